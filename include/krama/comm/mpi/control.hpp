@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Copyright (c) the Krama authors
+#pragma once
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include <krama/comm/mpi/detail/state.hpp>
+#include <krama/core/dtype.hpp>
+
+/// Small exchanges on the control communicator. Every one carries the signature of the call, so a
+/// rank that calls something else is noticed by all ranks in the same exchange.
+namespace krama::comm::detail {
+
+enum class Call : std::uint8_t {
+  reduce_scatter, allgather, allreduce, broadcast, sum_reals, sum, min, max, gather_text, barrier,
+  duplicate, split, channel
+};
+
+inline const char* name_of(Call call) {
+  static constexpr const char* names[] = {
+      "reduce_scatter", "allgather", "allreduce",   "broadcast", "sum_in_rank_order", "sum", "min",
+      "max",            "gather_text", "barrier",   "duplicate", "split",             "channel"};
+  return names[static_cast<std::size_t>(call)];
+}
+
+/// What a rank is about to do. Two ranks do the same when all fields but `payload_bytes` agree.
+struct Signature {
+  Call call{};
+  DType dtype{};
+  std::int64_t count = 0;
+  std::uint64_t detail = 0;  ///< root, or a hash of the partition's cuts
+  std::string_view what;
+};
+
+/// One rank's part of an exchange as it travels: of fixed size and layout on every back end.
+struct Envelope {
+  std::uint8_t call;
+  std::uint8_t dtype;
+  std::uint8_t reserved[6];
+  std::int64_t count;
+  std::uint64_t detail;
+  std::uint64_t calls_before;  ///< operations on tensors so far: a skipped one shows here
+  std::uint64_t what_hash;
+  std::int64_t payload_bytes;
+  char what[80];  ///< cut when longer; the hash is of all of it
+  unsigned char payload[128];
+};
+static_assert(sizeof(Envelope) == 256 && std::is_trivially_copyable_v<Envelope>);
+
+/// Sends `bytes` in messages of at most the configured length.
+inline void send_cut(State& s, MPI_Comm comm, const void* data, std::int64_t bytes, int to,
+                     int tag) {
+  const auto* p = static_cast<const unsigned char*>(data);
+  for (std::int64_t at = 0; at < bytes; at += s.options.max_count) {
+    s.flight.send(comm, p + at, std::min(s.options.max_count, bytes - at), to, tag, 0);
+  }
+}
+inline void receive_cut(State& s, MPI_Comm comm, void* data, std::int64_t bytes, int from,
+                        int tag) {
+  auto* p = static_cast<unsigned char*>(data);
+  for (std::int64_t at = 0; at < bytes; at += s.options.max_count) {
+    s.flight.receive(comm, p + at, std::min(s.options.max_count, bytes - at), from, tag, 0);
+  }
+}
+
+/// Sends mine to everybody and receives everybody's. `at(r)` is where rank r's bytes belong.
+template <class At, class Bytes>
+void swap_with_all(State& s, const Waiting& waiting, int tag, At&& at, Bytes&& bytes) {
+  for (int i = 1; i < s.size; ++i) {
+    const int from = (s.rank + s.size - i) % s.size;
+    receive_cut(s, s.control, at(from), bytes(from), from, tag);
+  }
+  for (int i = 1; i < s.size; ++i) {
+    const int to = (s.rank + i) % s.size;
+    send_cut(s, s.control, at(s.rank), bytes(s.rank), to, tag);
+  }
+  s.flight.wait_all(waiting);
+}
+
+inline std::string describe(const Envelope& e) {
+  const auto call = static_cast<Call>(e.call);
+  std::string text = fmt::format("{} \"{}\"", name_of(call), e.what);
+  switch (call) {
+    case Call::reduce_scatter:
+    case Call::allgather:
+    case Call::allreduce:
+      text += fmt::format(" of {} {} elements", e.count, name_of(static_cast<DType>(e.dtype)));
+      if (call != Call::allreduce) text += fmt::format(" (partition {:08x})", e.detail & 0xffffffffU);
+      break;
+    case Call::broadcast:
+      text += fmt::format(" of {} {} elements from rank {}", e.count,
+                          name_of(static_cast<DType>(e.dtype)), e.detail);
+      break;
+    case Call::sum_reals:
+    case Call::sum:
+    case Call::min:
+    case Call::max: text += fmt::format(" of {} values", e.count); break;
+    default: break;
+  }
+  return text + fmt::format(" after {} calls", e.calls_before);
+}
+
+/// Throws the same error on every rank when the ranks' calls differ.
+inline void compare(const State& s, const std::vector<Envelope>& all) {
+  const auto same = [](const Envelope& a, const Envelope& b) {
+    return a.call == b.call && a.dtype == b.dtype && a.count == b.count && a.detail == b.detail &&
+           a.calls_before == b.calls_before && a.what_hash == b.what_hash;
+  };
+  if (std::all_of(all.begin(), all.end(),
+                  [&](const Envelope& e) { return same(e, all.front()); })) {
+    return;
+  }
+  std::string text;
+  std::vector<bool> told(all.size(), false);
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    if (told[r]) continue;
+    std::vector<int> ranks;
+    for (std::size_t q = r; q < all.size(); ++q) {
+      if (!same(all[r], all[q])) continue;
+      told[q] = true;
+      ranks.push_back(static_cast<int>(q));
+    }
+    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", krama::detail::list_ranks(ranks),
+                        describe(all[r]));
+  }
+  throw Error(fmt::format("the ranks of communicator \"{}\" called different operations: {}. Every "
+                          "rank must make the same calls in the same order",
+                          s.name, text));
+}
+
+/// Every rank's payload, by rank. The payloads may differ in length.
+/// \throws Error, the same on all ranks, when the signatures differ.
+inline std::vector<std::string> exchange(State& s, const Signature& signature,
+                                         std::string_view payload) {
+  ++s.traffic.control_calls;
+  std::vector<std::string> result(static_cast<std::size_t>(s.size));
+  s.guarded(name_of(signature.call), signature.what, [&] {
+    std::vector<Envelope> all(static_cast<std::size_t>(s.size));
+    Envelope& mine = all[static_cast<std::size_t>(s.rank)];
+    mine.call = static_cast<std::uint8_t>(signature.call);
+    mine.dtype = static_cast<std::uint8_t>(signature.dtype);
+    mine.count = signature.count;
+    mine.detail = signature.detail;
+    mine.calls_before = s.calls;
+    mine.what_hash = hash_text(signature.what);
+    mine.payload_bytes = static_cast<std::int64_t>(payload.size());
+    std::memcpy(mine.what, signature.what.data(),
+                std::min(signature.what.size(), sizeof(mine.what) - 1));
+    const bool fits = payload.size() <= sizeof(mine.payload);
+    if (fits && !payload.empty()) std::memcpy(mine.payload, payload.data(), payload.size());
+
+    const auto waiting = s.waiting(name_of(signature.call), signature.what);
+    swap_with_all(
+        s, waiting, 1, [&](int r) { return &all[static_cast<std::size_t>(r)]; },
+        [](int) { return std::int64_t{sizeof(Envelope)}; });
+    compare(s, all);
+
+    for (std::size_t r = 0; r < all.size(); ++r) {
+      const auto bytes = static_cast<std::size_t>(all[r].payload_bytes);
+      result[r].resize(bytes);
+      if (bytes > 0 && bytes <= sizeof(mine.payload)) {
+        std::memcpy(result[r].data(), all[r].payload, bytes);
+      }
+    }
+    // Payloads that fit have travelled in the envelopes; all ranks know who has a longer one.
+    result[static_cast<std::size_t>(s.rank)] = payload;
+    swap_with_all(
+        s, waiting, 2, [&](int r) { return result[static_cast<std::size_t>(r)].data(); },
+        [&](int r) {
+          const auto bytes = all[static_cast<std::size_t>(r)].payload_bytes;
+          return bytes > std::int64_t{sizeof(mine.payload)} ? bytes : std::int64_t{0};
+        });
+  });
+  return result;
+}
+
+/// values = the ranks' values folded in rank order: the same bits on every rank.
+template <class T, class Fold>
+void fold(State& s, Call call, std::span<T> values, std::string_view what, Fold&& with) {
+  const std::string_view mine(reinterpret_cast<const char*>(values.data()), values.size_bytes());
+  const auto all = exchange(
+      s, {call, dtype_of<T>, static_cast<std::int64_t>(values.size()), 0, what}, mine);
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      T v{};
+      std::memcpy(&v, all[r].data() + i * sizeof(T), sizeof(T));
+      values[i] = r == 0 ? v : with(values[i], v);
+    }
+  }
+}
+
+/// Compares what the ranks are about to do with a tensor: on the first call with each name (or
+/// always, or never), before any data moves. Counts the call.
+/// \return the tag of the call's messages, made from its signature: calls that differ never match
+/// each other's messages even when they are not compared.
+inline int begin_call(State& s, const Signature& signature) {
+  KRAMA_EXPECTS(s.broken.empty(), "{} \"{}\": communicator \"{}\" broke earlier: {}",
+                name_of(signature.call), signature.what, s.name, s.broken);
+  std::uint64_t h = hash_text(signature.what);
+  const auto call = static_cast<std::uint8_t>(signature.call);
+  h = hash_bytes(&call, sizeof(call), h);
+  const bool first = s.names_seen.insert(h).second;
+  if (s.size > 1 && (s.options.check == CallCheck::always ||
+                     (s.options.check == CallCheck::first_of_each_name && first))) {
+    try {
+      exchange(s, signature, {});
+    } catch (...) {
+      s.names_seen.erase(h);  // so that the next call with this name is compared as well
+      throw;
+    }
+  }
+  const auto dtype = static_cast<std::uint8_t>(signature.dtype);
+  h = hash_bytes(&dtype, sizeof(dtype), h);
+  h = hash_bytes(&signature.count, sizeof(signature.count), h);
+  h = hash_bytes(&signature.detail, sizeof(signature.detail), h);
+  h = hash_bytes(&s.calls, sizeof(s.calls), h);
+  ++s.calls;
+  ++s.traffic.calls;
+  return static_cast<int>((h ^ (h >> 32)) & 0x3fffU);  // MPI promises tags up to 32767
+}
+
+}  // namespace krama::comm::detail

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Copyright (c) the Krama authors
+#pragma once
+
+#include <mpi.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <krama/comm/communicator.hpp>
+#include <krama/comm/host.hpp>
+#include <krama/comm/mpi/detail/check.hpp>
+#include <krama/comm/mpi/options.hpp>
+#include <krama/comm/watchdog.hpp>
+
+namespace krama::comm::detail {
+
+/// The job's exit code after a stall that nobody handled.
+inline constexpr int stalled_exit_code = 86;
+
+/// For whom somebody waits: what a stall's report names.
+struct Waiting {
+  std::string_view communicator;
+  std::string_view operation;
+  std::string_view what;
+  int rank = 0;
+  bool yield = false;
+  const MpiOptions* options = nullptr;
+  MPI_Comm abort_on = MPI_COMM_NULL;
+};
+
+/// Prints the report and ends the job, unless the user said otherwise.
+inline void report_stall(const Waiting& waiting, const StallReport& report) {
+  const std::string text = to_string(report);
+  if (waiting.options->on_stall) {
+    waiting.options->on_stall(text);
+    return;
+  }
+  std::fprintf(stderr, "[krama][rank %d/%s] error: %s\n", waiting.rank, host_name().c_str(),
+               text.c_str());
+  std::fflush(stderr);
+  MPI_Abort(waiting.abort_on, stalled_exit_code);
+}
+
+/// Polls one condition until it holds: the only wait of this folder. Between polls the core is
+/// given away where ranks share cores, and a stall is noticed by the waiting thread itself, so no
+/// thread but the stepping one ever calls MPI.
+class Patience {
+ public:
+  /// Call after a poll that found nothing; `fill` adds the missing ranks to a stall's report.
+  template <class Fill>
+  void nothing_yet(const Waiting& waiting, Fill&& fill) {
+    if (waiting.yield) sched_yield();
+    if ((++polls_ & 0x3FU) != 0) return;
+    const auto now = std::chrono::steady_clock::now();
+    if (polls_ == 0x40U) since_ = now;
+    const double limit = waiting.options->watchdog_seconds;
+    const double waited = std::chrono::duration<double>(now - since_).count();
+    if (limit <= 0 || waited < limit) return;
+    StallReport report{waiting.communicator, waiting.operation, waiting.what, waited, {}, {}};
+    fill(report);
+    since_ = now;
+    report_stall(waiting, report);
+  }
+
+ private:
+  std::uint64_t polls_ = 0;
+  std::chrono::steady_clock::time_point since_;
+};
+
+/// Messages in flight. Tokens say which is which when they complete. Keeps its memory between uses.
+class Flight {
+ public:
+  explicit Flight(Traffic& traffic) : traffic_(&traffic) {}
+
+  [[nodiscard]] bool empty() const { return requests_.empty(); }
+
+  void send(MPI_Comm comm, const void* data, std::int64_t bytes, int to, int tag,
+            std::int64_t token) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, to, tag, comm, &request),
+          "MPI_Isend");
+    traffic_->messages_sent += 1;
+    traffic_->bytes_sent += bytes;
+    add(request, {token, bytes, to, false});
+  }
+
+  void receive(MPI_Comm comm, void* data, std::int64_t bytes, int from, int tag,
+               std::int64_t token) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, from, tag, comm, &request),
+          "MPI_Irecv");
+    traffic_->bytes_received += bytes;
+    add(request, {token, bytes, from, true});
+  }
+
+  /// Waits until at least one message is complete and calls `done(token)` for each that is;
+  /// `done` may start new ones. Does nothing when none is in flight.
+  template <class Done>
+  void wait_some(const Waiting& waiting, Done&& done) {
+    if (requests_.empty()) return;
+    Patience patience;
+    while (!poll(waiting)) {
+      patience.nothing_yet(waiting, [this](StallReport& report) { name_missing(report); });
+    }
+    for (const auto token : done_) done(token);
+  }
+
+  void wait_all(const Waiting& waiting) {
+    while (!requests_.empty()) wait_some(waiting, [](std::int64_t) {});
+  }
+
+  /// After an error: no message may touch the caller's memory any more.
+  void abandon() noexcept {
+    for (auto& request : requests_) {
+      if (request == MPI_REQUEST_NULL) continue;
+      MPI_Cancel(&request);
+      MPI_Request_free(&request);
+    }
+    requests_.clear();
+    notes_.clear();
+  }
+
+ private:
+  struct Note {
+    std::int64_t token;
+    std::int64_t bytes;
+    int peer;
+    bool receiving;
+  };
+
+  void add(MPI_Request request, const Note& note) {
+    requests_.push_back(request);
+    notes_.push_back(note);
+  }
+
+  bool poll(const Waiting& waiting) {
+    const auto n = requests_.size();
+    indices_.resize(n);
+    statuses_.resize(n);
+    int completed = 0;
+    const int code = MPI_Testsome(static_cast<int>(n), requests_.data(), &completed,
+                                  indices_.data(), statuses_.data());
+    if (code == MPI_ERR_IN_STATUS) {
+      for (int i = 0; i < completed; ++i) {
+        check(statuses_[static_cast<std::size_t>(i)].MPI_ERROR, "a message", waiting.rank);
+      }
+    }
+    check(code, "MPI_Testsome", waiting.rank);
+    if (completed == 0) return false;
+
+    done_.clear();
+    for (int i = 0; i < completed; ++i) {
+      const auto& note = notes_[static_cast<std::size_t>(indices_[static_cast<std::size_t>(i)])];
+      if (note.receiving) check_length(waiting, note, statuses_[static_cast<std::size_t>(i)]);
+      done_.push_back(note.token);
+    }
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      if (requests_[i] == MPI_REQUEST_NULL) continue;
+      requests_[kept] = requests_[i];
+      notes_[kept++] = notes_[i];
+    }
+    requests_.resize(kept);
+    notes_.resize(kept);
+    return true;
+  }
+
+  // A shorter message than expected would otherwise leave the tail of the buffer as it was.
+  static void check_length(const Waiting& waiting, const Note& note, const MPI_Status& status) {
+    int bytes = 0;
+    check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count", waiting.rank);
+    KRAMA_EXPECTS(bytes == note.bytes,
+                  "{} \"{}\" on communicator \"{}\": rank {} sent {} bytes where rank {} expected "
+                  "{}; do all ranks make the same calls?",
+                  waiting.operation, waiting.what, waiting.communicator, note.peer, bytes,
+                  waiting.rank, note.bytes);
+  }
+
+  void name_missing(StallReport& report) const {
+    for (const auto& note : notes_) {
+      auto& ranks = note.receiving ? report.awaited_from : report.not_taken_by;
+      if (std::find(ranks.begin(), ranks.end(), note.peer) == ranks.end()) {
+        ranks.push_back(note.peer);
+      }
+    }
+    std::sort(report.awaited_from.begin(), report.awaited_from.end());
+    std::sort(report.not_taken_by.begin(), report.not_taken_by.end());
+  }
+
+  Traffic* traffic_;
+  std::vector<MPI_Request> requests_;
+  std::vector<Note> notes_;
+  std::vector<int> indices_;
+  std::vector<MPI_Status> statuses_;
+  std::vector<std::int64_t> done_;
+};
+
+}  // namespace krama::comm::detail

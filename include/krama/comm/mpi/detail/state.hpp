@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Copyright (c) the Krama authors
+#pragma once
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <krama/comm/communicator.hpp>
+#include <krama/comm/mpi/detail/check.hpp>
+#include <krama/comm/mpi/detail/flight.hpp>
+#include <krama/comm/mpi/options.hpp>
+
+namespace krama::comm::detail {
+
+/// What MpiComm's copies share. Control and bulk traffic have a communicator each, both made up
+/// front, so that neither can ever match a message of the other.
+struct State {
+  std::string name;
+  MpiOptions options;
+  MPI_Comm control = MPI_COMM_NULL;
+  MPI_Comm bulk = MPI_COMM_NULL;
+  int rank = 0;
+  int size = 1;
+  bool yield = false;
+  Traffic traffic;
+  Flight flight{traffic};
+  std::uint64_t calls = 0;              ///< operations on tensors so far: part of every signature
+  std::set<std::uint64_t> names_seen;   ///< hashes of (operation, name) already compared
+  std::vector<unsigned char> scratch;   ///< incoming chunks of reductions
+  std::vector<unsigned char> staging;   ///< a tensor's bytes when the transport may not touch it
+  std::string broken;                   ///< why this communicator cannot be used any more
+
+  State() = default;
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  ~State() {
+    int finalized = 0;
+    if (MPI_Finalized(&finalized) != MPI_SUCCESS || finalized != 0) return;
+    if (control != MPI_COMM_NULL) MPI_Comm_free(&control);
+    if (bulk != MPI_COMM_NULL) MPI_Comm_free(&bulk);
+  }
+
+  [[nodiscard]] Waiting waiting(std::string_view operation, std::string_view what) const {
+    return {name, operation, what, rank, yield, &options, control};
+  }
+
+  /// Runs one operation: refuses on a broken communicator, and makes it one when the operation
+  /// throws with messages under way (they may not touch the caller's memory any more).
+  template <class Operation>
+  void guarded(std::string_view operation, std::string_view what, Operation&& body) {
+    KRAMA_EXPECTS(broken.empty(), "{} \"{}\": communicator \"{}\" broke earlier: {}", operation,
+                  what, name, broken);
+    try {
+      std::forward<Operation>(body)();
+    } catch (const std::exception& e) {
+      if (!flight.empty()) {
+        flight.abandon();
+        broken = e.what();
+      }
+      throw;
+    }
+  }
+};
+
+/// FNV-1a, 64 bits: the same number on every rank for the same bytes.
+inline std::uint64_t hash_bytes(const void* data, std::size_t n,
+                                std::uint64_t h = 0xcbf29ce484222325U) {
+  const auto* p = static_cast<const unsigned char*>(data);
+  for (std::size_t i = 0; i < n; ++i) h = (h ^ p[i]) * 0x100000001b3U;
+  return h;
+}
+inline std::uint64_t hash_text(std::string_view text) {
+  return hash_bytes(text.data(), text.size());
+}
+
+}  // namespace krama::comm::detail

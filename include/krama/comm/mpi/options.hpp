@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Copyright (c) the Krama authors
+#pragma once
+
+#include <climits>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include <krama/comm/communicator.hpp>
+#include <krama/comm/watchdog.hpp>
+#include <krama/core/error.hpp>
+
+namespace krama {
+
+/// Which calls compare what they were asked to do across ranks before they move data.
+enum class CallCheck : std::uint8_t { first_of_each_name, always, never };
+
+/// Whether a waiting rank gives its core away between polls.
+enum class Yield : std::uint8_t { when_oversubscribed, always, never };
+
+/// KRAMA_TRANSPORT: automatic (or unset), staged or direct.
+inline Transport default_transport() {
+  const char* value = std::getenv("KRAMA_TRANSPORT");
+  const std::string_view text = value == nullptr ? "" : value;
+  if (text.empty() || text == "automatic") return Transport::automatic;
+  if (text == "staged") return Transport::staged;
+  if (text == "direct") return Transport::direct;
+  throw Error(fmt::format("KRAMA_TRANSPORT is \"{}\"; wanted automatic, staged or direct", text));
+}
+
+/// How an MpiComm works. All ranks use the same values, but for the watchdog's.
+struct MpiOptions {
+  Transport transport = default_transport();
+  /// Longest single message, in elements of what is sent; longer ones are cut. MPI counts are int.
+  std::int64_t max_count = INT_MAX / 16;
+  /// Reductions and gathers move pieces in chunks of this size, a few in flight for each peer, so
+  /// that adding overlaps the transfer and finds its data in the cache.
+  std::int64_t chunk_bytes = std::int64_t{256} * 1024;
+  int chunks_in_flight = 4;
+  CallCheck check = CallCheck::first_of_each_name;
+  Yield yield = Yield::when_oversubscribed;
+  /// A wait in which nothing arrives for so long is reported by `on_stall`; 0: never.
+  double watchdog_seconds = default_watchdog_seconds();
+  /// Gets the text of the report. Unset: prints it and ends the job with MPI_Abort. If it returns,
+  /// the wait goes on; if it throws, the communicator cannot be used any more.
+  std::function<void(const std::string&)> on_stall;
+};
+
+}  // namespace krama

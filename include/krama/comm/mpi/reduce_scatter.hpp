@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Copyright (c) the Krama authors
+#pragma once
+
+#include <string_view>
+
+#include <krama/comm/mpi/control.hpp>
+#include <krama/comm/mpi/detail/pieces.hpp>
+#include <krama/comm/mpi/detail/staging.hpp>
+#include <krama/comm/mpi/detail/state.hpp>
+#include <krama/comm/partition.hpp>
+
+namespace krama::comm::detail {
+
+inline void check_partition(const State& s, const char* call, std::int64_t size,
+                            const Partition& partition, std::string_view what) {
+  KRAMA_EXPECTS(partition.parts() == s.size && partition.size() == size,
+                "{} \"{}\": a partition of {} elements in {} parts does not fit {} elements on {} "
+                "ranks",
+                call, what, partition.size(), partition.parts(), size, s.size);
+}
+
+inline std::uint64_t hash_of(const Partition& partition) {
+  return hash_bytes(partition.cuts().data(), partition.cuts().size_bytes());
+}
+
+/// Every rank's contribution to a piece goes to its owner, who adds them in rank order. In place.
+template <ExecutionSpace E, class A, MemorySpace M>
+void reduce_scatter(State& s, const E& exec, TensorRef<A, 1, M> buffer, const Partition& partition,
+                    std::string_view what) {
+  check_partition(s, "reduce_scatter", buffer.size(), partition, what);
+  const int tag = begin_call(
+      s, {Call::reduce_scatter, dtype_of<A>, buffer.size(), hash_of(partition), what});
+  on_host(s, exec, buffer, what, s.size > 1, s.size > 1, [&](A* data) {
+    s.guarded("reduce_scatter", what, [&] {
+      Pieces<A>(s, data, partition, tag, true, false).run(s.waiting("reduce_scatter", what));
+    });
+  });
+}
+
+}  // namespace krama::comm::detail
