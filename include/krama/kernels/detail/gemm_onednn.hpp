@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Copyright (c) the Krama authors
+#pragma once
+
+#include <krama/kernels/detail/gemm_args.hpp>
+
+#if KRAMA_HAS_ONEDNN
+#include <Kokkos_Core.hpp>
+#include <atomic>
+#include <bit>
+#include <memory>
+#include <mutex>
+#include <oneapi/dnnl/dnnl.h>
+#include <oneapi/dnnl/dnnl_debug.h>
+#include <type_traits>
+#include <unordered_map>
+#include <vector>
+#endif
+
+/// oneDNN's matmul behind the door. Primitives are made once per shape and kept per host thread
+/// (oneDNN ties a primitive's scratch memory to the thread that made it); all are released when
+/// Kokkos ends.
+namespace krama::kernels::detail {
+
+/// oneDNN takes f32, bf16 and f16; C may also be the accumulator's type.
+template <class TA, class TB, class TC>
+inline constexpr bool onednn_takes =
+#if KRAMA_HAS_ONEDNN
+    std::is_same_v<TA, TB> && !std::is_same_v<TA, double> &&
+    (std::is_same_v<TC, TA> || std::is_same_v<TC, float>);
+#else
+    false;
+#endif
+
+#if KRAMA_HAS_ONEDNN
+
+inline void dnnl_check(dnnl_status_t status, const char* what) {
+  KRAMA_EXPECTS(status == dnnl_success, "oneDNN: {} failed: {}", what, dnnl_status2str(status));
+}
+
+template <class Handle, dnnl_status_t (*Destroy)(Handle)>
+struct DnnlDelete {
+  void operator()(Handle handle) const { Destroy(handle); }
+};
+template <class Handle, dnnl_status_t (*Destroy)(Handle)>
+using DnnlHandle = std::unique_ptr<std::remove_pointer_t<Handle>, DnnlDelete<Handle, Destroy>>;
+
+using DnnlEngine = DnnlHandle<dnnl_engine_t, dnnl_engine_destroy>;
+using DnnlStream = DnnlHandle<dnnl_stream_t, dnnl_stream_destroy>;
+using DnnlDesc = DnnlHandle<dnnl_memory_desc_t, dnnl_memory_desc_destroy>;
+using DnnlMemory = DnnlHandle<dnnl_memory_t, dnnl_memory_destroy>;
+using DnnlAttr = DnnlHandle<dnnl_primitive_attr_t, dnnl_primitive_attr_destroy>;
+using DnnlPostOps = DnnlHandle<dnnl_post_ops_t, dnnl_post_ops_destroy>;
+using DnnlPd = DnnlHandle<dnnl_primitive_desc_t, dnnl_primitive_desc_destroy>;
+using DnnlPrimitive = DnnlHandle<dnnl_primitive_t, dnnl_primitive_destroy>;
+
+template <class T>
+inline constexpr dnnl_data_type_t dnnl_type = std::is_same_v<T, float>  ? dnnl_f32
+                                              : std::is_same_v<T, bf16> ? dnnl_bf16
+                                                                        : dnnl_f16;
+
+/// Everything that a primitive depends on.
+struct DnnlKey {
+  std::int64_t m, n, k, lda, ldb, ldc;
+  std::uint32_t alpha, beta;  // bits
+  std::int32_t threads;
+  std::int8_t ta, tb, type_in, type_out, bias;
+  bool operator==(const DnnlKey&) const = default;
+};
+struct DnnlKeyHash {
+  std::size_t operator()(const DnnlKey& k) const {
+    std::uint64_t h = 0x9E3779B97F4A7C15U;
+    const auto mix = [&h](std::int64_t v) {
+      h = (h ^ static_cast<std::uint64_t>(v)) * 0xD6E8FEB86659FD93U;
+      h ^= h >> 32;
+    };
+    mix(k.m | (k.n << 32));
+    mix(k.k | (std::int64_t{k.alpha ^ (k.beta << 1)} << 32));
+    mix(k.lda | (k.ldb << 32));
+    mix(k.ldc | (std::int64_t{k.threads} << 32));
+    mix(k.ta | k.tb << 1 | k.bias << 2 | k.type_in << 3 | k.type_out << 8);
+    return static_cast<std::size_t>(h);
+  }
+};
+
+/// A ready product: the primitive and memory objects whose addresses are set before each run.
+struct DnnlMatmul {
+  DnnlPrimitive primitive;
+  DnnlMemory a, b, c, bias;
+
+  void run(dnnl_stream_t stream, const void* pa, const void* pb, const void* pbias, void* pc) {
+    dnnl_memory_set_data_handle(a.get(), const_cast<void*>(pa));
+    dnnl_memory_set_data_handle(b.get(), const_cast<void*>(pb));
+    dnnl_memory_set_data_handle(c.get(), pc);
+    dnnl_exec_arg_t args[4] = {{DNNL_ARG_SRC, a.get()},
+                               {DNNL_ARG_WEIGHTS, b.get()},
+                               {DNNL_ARG_DST, c.get()},
+                               {DNNL_ARG_BIAS, bias.get()}};
+    if (bias) dnnl_memory_set_data_handle(bias.get(), const_cast<void*>(pbias));
+    dnnl_check(dnnl_primitive_execute(primitive.get(), stream, bias ? 4 : 3, args), "matmul");
+  }
+};
+
+/// One host thread's engine, stream and primitives.
+class DnnlCache {
+ public:
+  DnnlCache() {
+    dnnl_engine_t engine = nullptr;
+    dnnl_check(dnnl_engine_create(&engine, dnnl_cpu, 0), "making a CPU engine");
+    engine_.reset(engine);
+    dnnl_stream_t stream = nullptr;
+    dnnl_check(dnnl_stream_create(&stream, engine, dnnl_stream_default_flags), "making a stream");
+    stream_.reset(stream);
+  }
+
+  /// Null when oneDNN has no implementation (half types on older processors).
+  DnnlMatmul* find(const DnnlKey& key) {
+    const auto [at, is_new] = matmuls_.try_emplace(key);
+    if (is_new) at->second = make(key);
+    return at->second.get();
+  }
+  [[nodiscard]] dnnl_stream_t stream() const { return stream_.get(); }
+
+ private:
+  static DnnlDesc desc(dnnl_data_type_t type, std::int64_t rows, std::int64_t cols,
+                       std::int64_t row_stride, std::int64_t col_stride) {
+    const dnnl_dims_t dims = {rows, cols};
+    const dnnl_dims_t strides = {row_stride, col_stride};
+    dnnl_memory_desc_t d = nullptr;
+    dnnl_check(dnnl_memory_desc_create_with_strides(&d, 2, dims, type, strides),
+               "describing a matrix");
+    return DnnlDesc(d);
+  }
+  DnnlMemory memory(const DnnlDesc& d) const {
+    dnnl_memory_t m = nullptr;
+    dnnl_check(dnnl_memory_create(&m, d.get(), engine_.get(), DNNL_MEMORY_NONE),
+               "making a memory object");
+    return DnnlMemory(m);
+  }
+
+  std::unique_ptr<DnnlMatmul> make(const DnnlKey& key) const {
+    const auto in = static_cast<dnnl_data_type_t>(key.type_in);
+    const auto out = static_cast<dnnl_data_type_t>(key.type_out);
+    const bool ta = key.ta != 0;
+    const bool tb = key.tb != 0;
+    const DnnlDesc a = desc(in, key.m, key.k, ta ? 1 : key.lda, ta ? key.lda : 1);
+    const DnnlDesc b = desc(in, key.k, key.n, tb ? 1 : key.ldb, tb ? key.ldb : 1);
+    const DnnlDesc c = desc(out, key.m, key.n, key.ldc, 1);
+    const DnnlDesc bias = key.bias != 0 ? desc(in, 1, key.n, key.n, 1) : nullptr;
+
+    const auto alpha = std::bit_cast<float>(key.alpha);
+    const auto beta = std::bit_cast<float>(key.beta);
+    dnnl_primitive_attr_t raw_attr = nullptr;
+    dnnl_check(dnnl_primitive_attr_create(&raw_attr), "making attributes");
+    const DnnlAttr attr(raw_attr);
+    // Whatever ONEDNN_DEFAULT_FPMATH_MODE says: f32 is computed in f32.
+    dnnl_check(dnnl_primitive_attr_set_fpmath_mode(attr.get(), dnnl_fpmath_mode_strict),
+               "setting the mode");
+    dnnl_post_ops_t raw_ops = nullptr;
+    dnnl_check(dnnl_post_ops_create(&raw_ops), "making post-ops");
+    const DnnlPostOps ops(raw_ops);
+    if (alpha != 1.0F) {
+      dnnl_check(dnnl_post_ops_append_eltwise(ops.get(), dnnl_eltwise_linear, alpha, 0.0F),
+                 "appending alpha");
+    }
+    if (beta != 0.0F) {
+      dnnl_check(dnnl_post_ops_append_sum(ops.get(), beta, 0, dnnl_data_type_undef),
+                 "appending beta");
+    }
+    dnnl_check(dnnl_primitive_attr_set_post_ops(attr.get(), ops.get()), "setting post-ops");
+
+    dnnl_primitive_desc_t raw_pd = nullptr;
+    const dnnl_status_t status = dnnl_matmul_primitive_desc_create(
+        &raw_pd, engine_.get(), a.get(), b.get(), bias.get(), c.get(), attr.get());
+    if (status == dnnl_unimplemented) return nullptr;
+    dnnl_check(status, "describing a matmul");
+    const DnnlPd pd(raw_pd);
+    auto result = std::make_unique<DnnlMatmul>();
+    dnnl_primitive_t primitive = nullptr;
+    dnnl_check(dnnl_primitive_create(&primitive, pd.get()), "making a matmul");
+    result->primitive.reset(primitive);
+    result->a = memory(a);
+    result->b = memory(b);
+    result->c = memory(c);
+    if (bias) result->bias = memory(bias);
+    return result;
+  }
+
+  DnnlEngine engine_;
+  DnnlStream stream_;
+  std::unordered_map<DnnlKey, std::unique_ptr<DnnlMatmul>, DnnlKeyHash> matmuls_;
+};
+
+/// Owns the caches of all threads; emptied by a hook of Kokkos::finalize.
+class DnnlCaches {
+ public:
+  static DnnlCache& of_this_thread() {
+    struct Mine {
+      DnnlCache* cache = nullptr;
+      std::uint64_t generation = 0;
+    };
+    thread_local Mine mine;
+    DnnlCaches& all = instance();
+    if (mine.generation != all.generation_.load(std::memory_order_acquire)) [[unlikely]] {
+      const std::lock_guard lock(all.mutex_);
+      if (all.caches_.empty()) Kokkos::push_finalize_hook([] { instance().clear(); });
+      mine.cache = all.caches_.emplace_back(std::make_unique<DnnlCache>()).get();
+      mine.generation = all.generation_.load(std::memory_order_relaxed);
+    }
+    return *mine.cache;
+  }
+
+ private:
+  static DnnlCaches& instance() {
+    static DnnlCaches caches;
+    return caches;
+  }
+  void clear() {
+    const std::lock_guard lock(mutex_);
+    caches_.clear();
+    generation_.fetch_add(1, std::memory_order_release);
+  }
+
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<DnnlCache>> caches_;
+  std::atomic<std::uint64_t> generation_{1};
+};
+
+/// False when oneDNN cannot do it on this processor. `threads` is what oneDNN will find at run time.
+template <class T, class TC>
+bool gemm_onednn(const GemmArgs<T, T, TC>& g, int threads) {
+  const DnnlKey key{g.m,
+                    g.n,
+                    g.k,
+                    g.lda,
+                    g.ldb,
+                    g.ldc,
+                    std::bit_cast<std::uint32_t>(static_cast<float>(g.alpha)),
+                    std::bit_cast<std::uint32_t>(static_cast<float>(g.beta)),
+                    threads,
+                    static_cast<std::int8_t>(g.ta),
+                    static_cast<std::int8_t>(g.tb),
+                    static_cast<std::int8_t>(dnnl_type<T>),
+                    static_cast<std::int8_t>(dnnl_type<TC>),
+                    static_cast<std::int8_t>(g.bias != nullptr)};
+  DnnlCache& cache = DnnlCaches::of_this_thread();
+  DnnlMatmul* matmul = cache.find(key);
+  if (matmul == nullptr) return false;
+  matmul->run(cache.stream(), g.a, g.b, g.bias, g.c);
+  return true;
+}
+
+#endif
+
+}  // namespace krama::kernels::detail

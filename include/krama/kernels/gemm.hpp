@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Copyright (c) the Krama authors
+#pragma once
+
+#include <Kokkos_Core.hpp>
+#include <type_traits>
+
+#include <krama/kernels/detail/gemm_args.hpp>
+#include <krama/kernels/detail/gemm_onednn.hpp>
+#include <krama/kernels/detail/gemm_openblas.hpp>
+#include <krama/kernels/detail/gemm_portable.hpp>
+#include <krama/kokkos_ext/seam.hpp>
+#include <krama/tensor/tensor_ref.hpp>
+
+#ifdef KOKKOS_ENABLE_OPENMP
+#include <omp.h>
+#endif
+
+/// Dense products: one door, several ways through it (oneDNN, OpenBLAS, Krama's own kernel). All
+/// row-major. Sums are kept in `accum_t`; C may be of A's type or, for half types, float.
+namespace krama::kernels {
+
+namespace detail {
+
+/// Vendor libraries work on the host's OpenMP threads.
+template <ExecutionSpace E>
+inline constexpr bool vendor_space =
+#ifdef KOKKOS_ENABLE_OPENMP
+    std::is_same_v<E, Kokkos::OpenMP>;
+#else
+    false;
+#endif
+
+#ifdef KOKKOS_ENABLE_OPENMP
+/// Threads that a library called from here will use: the instance's, or one inside a parallel region.
+class VendorThreads {
+ public:
+  explicit VendorThreads(int wanted) : before_(omp_get_max_threads()) {
+    if (omp_in_parallel() != 0) {
+      threads_ = 1;
+    } else {
+      threads_ = wanted;
+      if (wanted != before_) omp_set_num_threads(wanted);
+    }
+  }
+  ~VendorThreads() {
+    if (omp_get_max_threads() != before_) omp_set_num_threads(before_);
+  }
+  VendorThreads(const VendorThreads&) = delete;
+  VendorThreads& operator=(const VendorThreads&) = delete;
+  [[nodiscard]] int count() const { return threads_; }
+
+ private:
+  int before_;
+  int threads_ = 1;
+};
+#endif
+
+/// The rule: which door a product takes when nobody forces one.
+template <class TA, class TB, class TC>
+GemmDoor gemm_rule(const GemmArgs<TA, TB, TC>& g) {
+  if constexpr (openblas_takes<TA, TB, TC>) {
+    const bool small = g.m * g.n * g.k <= 192 * 192 * 192;
+    if (small || !onednn_takes<TA, TB, TC>) return GemmDoor::openblas;
+  }
+  if constexpr (onednn_takes<TA, TB, TC>) return GemmDoor::onednn;
+  return GemmDoor::portable;
+}
+
+/// C += bias along rows, for doors that cannot fuse it.
+template <class TB, class TC>
+struct AddBias {
+  TC* c;
+  std::int64_t n, ldc;
+  const TB* bias;
+  KOKKOS_FUNCTION void operator()(std::int64_t i) const {
+    for (std::int64_t j = 0; j < n; ++j) {
+      c[i * ldc + j] = static_cast<TC>(static_cast<accum_t<TC>>(c[i * ldc + j]) +
+                                       static_cast<accum_t<TC>>(bias[j]));
+    }
+  }
+};
+
+template <ExecutionSpace E, class TA, class TB, class TC>
+void gemm_any(const E& exec, const GemmArgs<TA, TB, TC>& g) {
+  if (g.m == 0 || g.n == 0) return;
+  if constexpr (vendor_space<E>) {
+    GemmDoor door = chosen_gemm_door();
+    if (door == GemmDoor::automatic) door = gemm_rule(g);
+    if (g.k > 0 && door != GemmDoor::portable) {
+      bool done = false;
+      kokkos_ext::library_call(exec, "krama::kernels::gemm", [&] {
+        const VendorThreads threads(exec.concurrency());
+        if constexpr (onednn_takes<TA, TB, TC>) {
+          if (door == GemmDoor::onednn) done = gemm_onednn(g, threads.count());
+        }
+        if constexpr (openblas_takes<TA, TB, TC>) {
+          if (door == GemmDoor::openblas) {
+            gemm_openblas(g);
+            done = true;
+          }
+        }
+      });
+      if (done) {
+        if (g.bias != nullptr && door == GemmDoor::openblas) {
+          kokkos_ext::launch(exec, "krama::kernels::add_bias", g.m,
+                             AddBias<TB, TC>{g.c, g.n, g.ldc, g.bias});
+        }
+        return;
+      }
+    }
+  }
+  gemm_portable(exec, g);
+}
+
+template <class TA, class TB, class TC>
+void check_types() {
+  static_assert(std::is_same_v<TA, TB>, "gemm: A and B must have the same element type");
+  static_assert(std::is_same_v<TC, TA> || std::is_same_v<TC, accum_t<TA>>,
+                "gemm: C must have A's element type or its accumulator's");
+}
+
+}  // namespace detail
+
+/// C (m,n) = alpha op(A) op(B) + beta C with leading dimensions (elements between rows). A is (m,k),
+/// or (k,m) when transposed; B is (k,n) or (n,k). `beta == 0`: C is only written. C must not overlap
+/// A or B. Asynchronous on `exec`. Also callable inside a host parallel region: it then runs on the
+/// calling thread alone (vendor doors).
+template <ExecutionSpace E, class TA, class TB, class TC>
+void gemm_strided(const E& exec, Op ta, Op tb, std::int64_t m, std::int64_t n, std::int64_t k,
+                  accum_t<TC> alpha, const TA* a, std::int64_t lda, const TB* b, std::int64_t ldb,
+                  accum_t<TC> beta, TC* c, std::int64_t ldc) {
+  detail::check_types<TA, TB, TC>();
+  detail::gemm_any(exec, detail::GemmArgs<TA, TB, TC>{ta, tb, m, n, k, alpha, a, lda, b, ldb, beta,
+                                                      c, ldc, nullptr});
+}
+
+/// `batch` products of one shape, stride elements apart. Asynchronous on `exec`.
+template <ExecutionSpace E, class TA, class TB, class TC>
+void batched_gemm_strided(const E& exec, Op ta, Op tb, std::int64_t m, std::int64_t n,
+                          std::int64_t k, accum_t<TC> alpha, const TA* a, std::int64_t lda,
+                          std::int64_t stride_a, const TB* b, std::int64_t ldb,
+                          std::int64_t stride_b, accum_t<TC> beta, TC* c, std::int64_t ldc,
+                          std::int64_t stride_c, std::int64_t batch) {
+  for (std::int64_t i = 0; i < batch; ++i) {
+    gemm_strided(exec, ta, tb, m, n, k, alpha, a + i * stride_a, lda, b + i * stride_b, ldb, beta,
+                 c + i * stride_c, ldc);
+  }
+}
+
+/// C (m,n) = alpha op(A) op(B) + beta C, packed row-major. Asynchronous on `exec`.
+/// \throws Error naming the extents that do not fit.
+template <ExecutionSpace E, class TA, class TB, class TC, MemorySpace M>
+  requires AccessibleFrom<M, E>
+void gemm(const E& exec, Op ta, Op tb, accum_t<TC> alpha, TensorRef<TA, 2, M> a,
+          TensorRef<TB, 2, M> b, accum_t<TC> beta, TensorRef<TC, 2, M> c) {
+  const std::int64_t m = c.extent(0);
+  const std::int64_t n = c.extent(1);
+  const std::int64_t k = a.extent(ta == Op::none ? 1 : 0);
+  const bool fits = a.extent(ta == Op::none ? 0 : 1) == m &&
+                    b.extent(tb == Op::none ? 0 : 1) == k && b.extent(tb == Op::none ? 1 : 0) == n;
+  KRAMA_EXPECTS(fits, "gemm: C {} = {}{} {}{}: the extents do not fit", to_string(c.extents()),
+                to_string(a.extents()), ta == Op::none ? "" : "^T", to_string(b.extents()),
+                tb == Op::none ? "" : "^T");
+  gemm_strided(exec, ta, tb, m, n, k, alpha, static_cast<const std::remove_const_t<TA>*>(a.data()),
+               a.extent(1), static_cast<const std::remove_const_t<TB>*>(b.data()), b.extent(1),
+               beta, c.data(), n);
+}
+
+/// y (rows,out) = x (rows,in) w^T + bias; w is (out,in), bias (out) may be null. Asynchronous on
+/// `exec`.
+template <ExecutionSpace E, class TX, class TW, class TB, class T, MemorySpace M>
+  requires AccessibleFrom<M, E>
+void linear_forward(const E& exec, TensorRef<TX, 2, M> x, TensorRef<TW, 2, M> w,
+                    TensorRef<TB, 1, M> bias, TensorRef<T, 2, M> y) {
+  const std::int64_t rows = x.extent(0);
+  const std::int64_t in = x.extent(1);
+  const std::int64_t out = w.extent(0);
+  KRAMA_EXPECTS(w.extent(1) == in && y.extent(0) == rows && y.extent(1) == out &&
+                    (bias.null() || bias.extent(0) == out),
+                "linear_forward: x {}, w {}, bias {}, y {} do not fit", to_string(x.extents()),
+                to_string(w.extents()), to_string(bias.extents()), to_string(y.extents()));
+  using X = std::remove_const_t<TX>;
+  using W = std::remove_const_t<TW>;
+  detail::check_types<X, W, T>();
+  detail::gemm_any(exec,
+                   detail::GemmArgs<X, W, T>{Op::none, Op::transpose, rows, out, in, accum_t<T>{1},
+                                             x.data(), in, w.data(), in, accum_t<T>{0}, y.data(),
+                                             out, bias.data()});
+}
+
+namespace detail {
+/// Column sums of one block of rows, or of the partial sums.
+template <class T, class A>
+struct BiasGrad {
+  const T* dy;
+  A* db;
+  std::int64_t rows, cols;
+  static constexpr std::int64_t width = 64;
+  KOKKOS_FUNCTION void operator()(std::int64_t block) const {
+    const std::int64_t j0 = block * width;
+    const std::int64_t jn = cols - j0 < width ? cols - j0 : width;
+    A sum[width] = {};
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const T* row = dy + i * cols + j0;
+      for (std::int64_t j = 0; j < jn; ++j) sum[j] += static_cast<A>(row[j]);
+    }
+    for (std::int64_t j = 0; j < jn; ++j) db[j0 + j] += sum[j];
+  }
+};
+}  // namespace detail
+
+/// db (out) += column sums of dy (rows,out). The order of additions depends on the shape alone, so
+/// the bits do not depend on the number of threads. Asynchronous on `exec`.
+template <ExecutionSpace E, class TY, class A, MemorySpace M>
+  requires AccessibleFrom<M, E>
+void bias_grad(const E& exec, TensorRef<TY, 2, M> dy, TensorRef<A, 1, M> db) {
+  using T = std::remove_const_t<TY>;
+  static_assert(std::is_same_v<A, accum_t<T>>, "bias_grad: db holds accumulators of dy's type");
+  KRAMA_EXPECTS(dy.extent(1) == db.extent(0), "bias_grad: dy {} and db {} do not fit",
+                to_string(dy.extents()), to_string(db.extents()));
+  using Kernel = detail::BiasGrad<T, A>;
+  kokkos_ext::launch(exec, "krama::kernels::bias_grad",
+                     (dy.extent(1) + Kernel::width - 1) / Kernel::width,
+                     Kernel{dy.data(), db.data(), dy.extent(0), dy.extent(1)});
+}
+
+}  // namespace krama::kernels
