@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Copyright (c) the Krama authors
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace krama::plan {
+
+/// What one instruction of a training step does.
+enum class Op : std::uint8_t {
+  zero_grads,  ///< clear the flat gradients
+  feed,        ///< copy micro-batch `micro` into the input values
+  forward,     ///< block `index`
+  recompute,   ///< forward of block `index` again, for the sake of its stash
+  loss,        ///< loss and gradient of the output
+  backward,    ///< block `index`
+  reduce,      ///< sum bucket `index` over ranks, to its owners
+  agree,       ///< norm, non-finite values, loss and weight of the whole step, known to all
+  update,      ///< owners apply the optimizer to their pieces of bucket `index`
+  gather,      ///< owners give their pieces of bucket `index` to all
+};
+
+/// Where an instruction does its work; one row of a trace.
+enum class Lane : std::uint8_t { compute, comm, data };
+
+/// One instruction; `index` is a block or a bucket, `micro` a micro-batch, -1 where there is none.
+struct Instr {
+  Op op = Op::forward;
+  int index = -1;
+  int micro = -1;
+
+  friend bool operator==(const Instr&, const Instr&) = default;
+};
+
+/// One training step (or evaluation) of one rank. Executed in order; planners make and transform it,
+/// one executor runs it, and nothing else knows whether a block is kept or recomputed.
+using Program = std::vector<Instr>;
+
+constexpr std::string_view name_of(Op op) {
+  switch (op) {
+    case Op::zero_grads: return "zero_grads";
+    case Op::feed: return "feed";
+    case Op::forward: return "forward";
+    case Op::recompute: return "recompute";
+    case Op::loss: return "loss";
+    case Op::backward: return "backward";
+    case Op::reduce: return "reduce";
+    case Op::agree: return "agree";
+    case Op::update: return "update";
+    case Op::gather: return "gather";
+  }
+  return "?";
+}
+
+constexpr Lane lane_of(Op op) {
+  switch (op) {
+    case Op::feed: return Lane::data;
+    case Op::reduce:
+    case Op::agree:
+    case Op::gather: return Lane::comm;
+    default: return Lane::compute;
+  }
+}
+
+constexpr std::string_view name_of(Lane lane) {
+  switch (lane) {
+    case Lane::compute: return "compute";
+    case Lane::comm: return "communication";
+    case Lane::data: return "data";
+  }
+  return "?";
+}
+
+}  // namespace krama::plan

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Copyright (c) the Krama authors
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include <krama/plan/program.hpp>
+
+namespace krama {
+
+/// When one instruction ran on this rank, in microseconds since the recorder's start.
+struct TraceEvent {
+  plan::Instr instr;
+  std::uint32_t step = 0;
+  double begin_us = 0;
+  double end_us = 0;
+};
+
+/// Times of instructions, while it is on. Off, it costs one comparison an instruction.
+class TraceRecorder {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// Records at most `limit` events; later ones are counted, not kept.
+  void start(std::size_t limit) {
+    limit_ = limit;
+    events_.reserve(limit);
+  }
+  [[nodiscard]] bool on() const { return events_.size() < limit_; }
+  [[nodiscard]] double now_us() const {
+    return std::chrono::duration<double, std::micro>(Clock::now() - origin_).count();
+  }
+  void add(const plan::Instr& instr, std::uint32_t step, double begin_us) {
+    events_.push_back({instr, step, begin_us, now_us()});
+  }
+  [[nodiscard]] const std::vector<TraceEvent>& events() const { return events_; }
+
+ private:
+  Clock::time_point origin_ = Clock::now();
+  std::size_t limit_ = 0;
+  std::vector<TraceEvent> events_;
+};
+
+}  // namespace krama

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Copyright (c) the Krama authors
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <krama/core/error.hpp>
+#include <krama/core/extents.hpp>
+#include <krama/core/random.hpp>
+
+namespace krama::train {
+
+/// Where samples come from: anything that can fill host memory with the samples of given numbers.
+/// `fetch` checks what it hands out (labels within range) and throws with the sample's number; it is
+/// called from one thread of each rank, for that rank's samples only.
+template <class S>
+concept DataSource = requires(const S s, std::span<const std::int64_t> ids,
+                              std::span<typename S::input_type> x,
+                              std::span<typename S::target_type> y, std::span<float> weights) {
+  { s.size() } -> std::convertible_to<std::int64_t>;         // number of samples
+  { s.input_shape() } -> std::convertible_to<Shape>;         // of one sample
+  { s.targets_per_sample() } -> std::convertible_to<std::int64_t>;
+  { s.rows_per_sample() } -> std::convertible_to<std::int64_t>;  // weights
+  s.fetch(ids, x, y, weights);
+};
+
+/// Sample order of one epoch: a shuffle that depends on (seed, epoch) only, the same on every rank
+/// and for any rank count.
+inline std::vector<std::int64_t> sample_order(std::uint64_t seed, std::uint32_t epoch,
+                                              std::int64_t samples) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(samples));
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  const RandomKey key{seed, 0x5eed0001U, epoch};
+  for (std::int64_t i = samples - 1; i > 0; --i) {
+    const auto words = philox(key, static_cast<std::uint64_t>(i));
+    const std::uint64_t r = (std::uint64_t{words[1]} << 32) | words[0];
+    // The bias of the remainder is below 2^-32 for fewer than 2^32 samples.
+    const auto j = static_cast<std::int64_t>(r % static_cast<std::uint64_t>(i + 1));
+    std::swap(order[static_cast<std::size_t>(i)], order[static_cast<std::size_t>(j)]);
+  }
+  return order;
+}
+
+/// The endless sequence of epochs, one after the other. Global batch s is the samples at places
+/// [s B, (s+1) B) of it, so that a resumed run continues where it stopped.
+class SampleSequence {
+ public:
+  SampleSequence(std::uint64_t seed, std::int64_t samples) : seed_(seed), samples_(samples) {
+    KRAMA_EXPECTS(samples > 0, "the data source holds no sample");
+  }
+
+  /// Numbers of the samples at places [begin, begin + count).
+  std::vector<std::int64_t> ids(std::int64_t begin, std::int64_t count) {
+    std::vector<std::int64_t> out;
+    out.reserve(static_cast<std::size_t>(count));
+    for (std::int64_t p = begin; p < begin + count; ++p) {
+      const auto epoch = static_cast<std::uint32_t>(p / samples_);
+      if (!made_ || epoch != epoch_) {
+        order_ = sample_order(seed_, epoch, samples_);
+        epoch_ = epoch;
+        made_ = true;
+      }
+      out.push_back(order_[static_cast<std::size_t>(p % samples_)]);
+    }
+    return out;
+  }
+
+ private:
+  std::uint64_t seed_;
+  std::int64_t samples_;
+  std::vector<std::int64_t> order_;
+  std::uint32_t epoch_ = 0;
+  bool made_ = false;
+};
+
+/// How many of `batch` samples each rank takes, in proportion to `weights`: largest remainders, ties
+/// to the lower rank; a rank of weight 0 takes none. Sums to `batch` exactly.
+inline std::vector<std::int64_t> split_batch(std::int64_t batch, std::span<const double> weights) {
+  double total = 0;
+  for (const double w : weights) {
+    KRAMA_EXPECTS(w >= 0 && w < 1e300, "a share is {}; it must be zero or more", w);
+    total += w;
+  }
+  KRAMA_EXPECTS(total > 0, "all {} shares are zero", weights.size());
+  std::vector<std::int64_t> counts;
+  std::vector<std::pair<double, std::size_t>> remainders;
+  std::int64_t given = 0;
+  for (std::size_t r = 0; r < weights.size(); ++r) {
+    const double ideal = static_cast<double>(batch) * (weights[r] / total);
+    counts.push_back(static_cast<std::int64_t>(ideal));
+    remainders.emplace_back(static_cast<double>(counts.back()) - ideal, r);
+    given += counts.back();
+  }
+  std::sort(remainders.begin(), remainders.end());
+  for (std::size_t k = 0; given < batch; ++given, ++k) {
+    ++counts[remainders[k % remainders.size()].second];
+  }
+  return counts;
+}
+
+/// "3:1" as {3, 1}; "equal" as ones. One number a rank.
+inline std::vector<double> parse_shares(const std::string& text, int ranks) {
+  if (text == "equal") return std::vector<double>(static_cast<std::size_t>(ranks), 1.0);
+  std::vector<double> shares;
+  std::size_t at = 0;
+  while (at <= text.size()) {
+    const std::size_t end = std::min(text.find(':', at), text.size());
+    const std::string part = text.substr(at, end - at);
+    std::size_t used = 0;
+    double value = -1;
+    try {
+      value = std::stod(part, &used);
+    } catch (const std::exception&) {
+      used = std::string::npos;
+    }
+    KRAMA_EXPECTS(used == part.size() && value >= 0,
+                  "--shares {}: \"{}\" is not a number of zero or more; write for example 3:1, or "
+                  "equal",
+                  text, part);
+    shares.push_back(value);
+    at = end + 1;
+  }
+  KRAMA_EXPECTS(static_cast<int>(shares.size()) == ranks,
+                "--shares {} gives {} numbers for {} ranks", text, shares.size(), ranks);
+  double total = 0;
+  for (const double s : shares) total += s;
+  KRAMA_EXPECTS(total > 0, "--shares {}: at least one rank must get samples", text);
+  return shares;
+}
+
+}  // namespace krama::train

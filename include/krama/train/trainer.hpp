@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Copyright (c) the Krama authors
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <krama/optim/schedule.hpp>
+#include <krama/program/executor.hpp>
+#include <krama/program/fingerprint.hpp>
+#include <krama/train/data.hpp>
+#include <krama/train/feeder.hpp>
+
+namespace krama::train {
+
+struct TrainerOptions {
+  std::int64_t global_batch = 32;   ///< samples a step over all ranks
+  std::int64_t steps = 0;           ///< where training ends; 0: only the time limit ends it
+  std::int64_t stop_after = 0;      ///< stop before step `stop_after`, as if interrupted; 0: do not
+  double time_limit = 0;            ///< seconds of this call; 0: none
+  std::uint64_t seed = 1;
+  std::vector<double> shares;       ///< of the batch, one a rank; empty: equal
+  std::int64_t fingerprint_every = 100;  ///< steps between comparisons of the replicas; 0: never
+  ExecutorOptions executor = {};
+};
+
+/// What callbacks see after a step; the same numbers on every rank, except for the times.
+struct StepReport {
+  std::int64_t step = 0;  ///< steps done so far, in all calls
+  StepOutcome outcome;
+  double learning_rate = 0;
+  double step_seconds = 0;
+  double seconds = 0;   ///< since this call of fit began
+  double fraction = 0;  ///< of the job that is done
+  std::vector<std::int64_t> samples;  ///< of each rank in this step
+  std::vector<double> busy_seconds;   ///< of each rank: computing, without waiting for others
+};
+
+/// Trains a model the usual way: for those who want no loop of their own. Everything it does is in
+/// the parts that it uses, and a loop of one's own can use them likewise (docs, "own loop").
+template <Device D, Scalar T, class Loss, class Optimizer, class Comm>
+class Trainer {
+ public:
+  using Exec = Executor<D, T, Loss, Optimizer, Comm>;
+  using Store = ParamStore<T, mem_of<D>>;
+  /// Return false to stop after this step; all ranks must answer alike or one `false` stops all.
+  using Callback = std::function<bool(const StepReport&)>;
+
+  Trainer(const exec_of<D>& exec, const nn::Model<D, T>& model, Store& store, Loss loss,
+          Optimizer optimizer, optim::Schedule schedule, Comm comm, TrainerOptions options)
+      : exec_(exec),
+        store_(&store),
+        comm_(comm),
+        schedule_(std::move(schedule)),
+        options_(std::move(options)),
+        executor_(exec, model, store, std::move(loss), std::move(optimizer), comm,
+                  options_.executor) {
+    KRAMA_EXPECTS(options_.global_batch > 0, "the global batch must be positive, not {}",
+                  options_.global_batch);
+    KRAMA_EXPECTS(options_.steps > 0 || options_.time_limit > 0 || options_.stop_after > 0,
+                  "give a number of steps or a time limit");
+    if (options_.shares.empty()) {
+      options_.shares.assign(static_cast<std::size_t>(comm.size()), 1.0);
+    }
+    KRAMA_EXPECTS(static_cast<int>(options_.shares.size()) == comm.size(),
+                  "{} shares are given for {} ranks", options_.shares.size(), comm.size());
+    samples_ = split_batch(options_.global_batch, options_.shares);
+    check_same_model(comm_, store);
+  }
+
+  /// Trains until the steps or the time are used up, or a callback says so. Collective over comm.
+  /// \throws Error on every rank when a gradient is not finite or the replicas differ.
+  template <DataSource Source>
+  void fit(const Source& source, const Callback& after_step = {}) {
+    const auto start = Clock::now();
+    SampleSequence sequence(options_.seed, source.size());
+    Feeder<D, T, Loss, Source> feeder(exec_, source);
+    const auto r = static_cast<std::size_t>(comm_.rank());
+    std::int64_t first = 0;
+    for (std::size_t q = 0; q < r; ++q) first += samples_[q];
+    bool wants_stop = false;
+    while (continue_training(start, wants_stop)) {
+      const auto begin = Clock::now();
+      const auto ids = sequence.ids(steps_ * options_.global_batch + first, samples_[r]);
+      const double lr = schedule_.at(steps_, fraction_);
+      const StepOutcome o =
+          executor_.step(static_cast<std::uint32_t>(steps_), options_.seed, lr, first, samples_[r],
+                         feeder.feed(ids, options_.executor.micro_batch));
+      ++steps_;
+      KRAMA_EXPECTS(o.finite,
+                    "step {}: the gradient or the loss is not finite; lower the learning rate, clip "
+                    "gradients, or look for bad samples",
+                    steps_);
+      if (options_.fingerprint_every > 0 && steps_ % options_.fingerprint_every == 0) {
+        check_same_values(comm_, exec_, *store_, steps_);
+      }
+      if (!after_step) continue;
+      StepReport report{steps_, o, lr, seconds_since(begin), seconds_since(start),
+                        progress_fraction(start), samples_, {}};
+      report.busy_seconds.assign(samples_.size(), 0.0);
+      report.busy_seconds[r] = executor_.busy_seconds();
+      comm_.sum_in_rank_order(report.busy_seconds, "busy seconds");
+      wants_stop = !after_step(report);
+    }
+  }
+
+  /// Mean loss over all samples of `source`, each evaluated exactly once whatever the number of
+  /// ranks. Collective over comm.
+  template <DataSource Source>
+  double evaluate(const Source& source) {
+    Feeder<D, T, Loss, Source> feeder(exec_, source);
+    const auto counts = split_batch(source.size(), options_.shares);
+    std::int64_t first = 0;
+    for (int q = 0; q < comm_.rank(); ++q) first += counts[static_cast<std::size_t>(q)];
+    const std::int64_t mine = counts[static_cast<std::size_t>(comm_.rank())];
+    std::vector<std::int64_t> ids(static_cast<std::size_t>(mine));
+    std::iota(ids.begin(), ids.end(), first);
+    const StepOutcome o = executor_.evaluate(options_.seed, first, mine,
+                                             feeder.feed(ids, options_.executor.micro_batch));
+    std::array<double, 2> sums{o.loss_sum, o.weight};
+    comm_.sum_in_rank_order(sums, "evaluation");
+    return sums[1] > 0 ? sums[0] / sums[1] : 0.0;
+  }
+
+  [[nodiscard]] std::int64_t steps_done() const { return steps_; }
+  void set_steps_done(std::int64_t n) { steps_ = n; }
+  [[nodiscard]] Exec& executor() { return executor_; }
+  [[nodiscard]] Store& store() { return *store_; }
+  [[nodiscard]] const TrainerOptions& options() const { return options_; }
+  [[nodiscard]] const std::vector<std::int64_t>& samples() const { return samples_; }
+  [[nodiscard]] Comm& comm() { return comm_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  static double seconds_since(Clock::time_point t) {
+    return std::chrono::duration<double>(Clock::now() - t).count();
+  }
+  /// How far the job is, by steps or by time, whichever is further.
+  [[nodiscard]] double progress_fraction(Clock::time_point start) const {
+    double f = 0;
+    if (options_.steps > 0) {
+      f = static_cast<double>(steps_) / static_cast<double>(options_.steps);
+    }
+    if (options_.time_limit > 0) f = std::max(f, seconds_since(start) / options_.time_limit);
+    return std::min(f, 1.0);
+  }
+
+  /// The first agreement of a step: any rank that must stop stops all of them, and all follow rank
+  /// 0's clock, so that a schedule over time gives one learning rate.
+  bool continue_training(Clock::time_point start, bool wants_stop) {
+    const bool done = (options_.steps > 0 && steps_ >= options_.steps) ||
+                      (options_.stop_after > 0 && steps_ >= options_.stop_after);
+    const bool late = options_.time_limit > 0 && seconds_since(start) >= options_.time_limit;
+    std::array<double, 2> agreed{wants_stop || done || late ? 1.0 : 0.0,
+                                 comm_.rank() == 0 ? progress_fraction(start) : 0.0};
+    comm_.sum_in_rank_order(agreed, "step begins");
+    fraction_ = agreed[1];
+    return agreed[0] == 0;
+  }
+
+  exec_of<D> exec_;
+  Store* store_;
+  Comm comm_;
+  optim::Schedule schedule_;
+  TrainerOptions options_;
+  std::vector<std::int64_t> samples_;
+  Exec executor_;
+  std::int64_t steps_ = 0;
+  double fraction_ = 0;
+};
+
+}  // namespace krama::train
