@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# Copyright (c) the Krama authors
+#
+# krama_add_test(nn/test_gelu.cpp)                     one line for a test file
+# krama_add_test(comm/test_reduce.cpp MPI)             at every count of KRAMA_TEST_RANKS
+# krama_add_test(comm/test_pair.cpp MPI RANKS 2)       at these counts (an executable of its own)
+# krama_add_mixed_test(mixed/test_step.cpp RANKS A:1 B:2)   unlike executables in one job
+# krama_add_compile_fail(compile_fail/x.cpp MESSAGE "regex")
+#
+# Paths are relative to tests/. The files of one folder become one executable (krama_test_nn), those
+# that are marked MPI another (krama_test_comm_mpi). LIBRARIES and DEFINITIONS are added to it.
+
+set(KRAMA_TESTS_DIR "${PROJECT_SOURCE_DIR}/tests")
+set(KRAMA_LAUNCH "${PROJECT_SOURCE_DIR}/scripts/launch")
+set(KRAMA_TEST_ENVIRONMENT OMP_NUM_THREADS=1 OMP_PROC_BIND=false)
+set(krama_test_threads 2)
+
+function(krama_add_test file)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "MPI" "" "RANKS;LIBRARIES;DEFINITIONS")
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "krama_add_test(${file}): unknown words: ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  if(NOT EXISTS "${KRAMA_TESTS_DIR}/${file}")
+    message(FATAL_ERROR "krama_add_test: there is no tests/${file}")
+  endif()
+  if(arg_MPI AND NOT KRAMA_ENABLE_MPI)
+    return()
+  endif()
+  get_filename_component(module "${file}" DIRECTORY)
+  string(REPLACE "/" "_" module "${module}")
+  set(key "${module}")
+  if(arg_MPI)
+    string(APPEND key "_mpi")
+    if(NOT arg_RANKS)
+      set(arg_RANKS ${KRAMA_TEST_RANKS})
+    else()
+      string(REPLACE ";" "_" suffix "${arg_RANKS}")
+      string(APPEND key "_np${suffix}")
+    endif()
+  endif()
+  set_property(GLOBAL APPEND PROPERTY krama_test_keys ${key})
+  set_property(GLOBAL PROPERTY krama_test_${key}_module ${module})
+  set_property(GLOBAL PROPERTY krama_test_${key}_ranks "${arg_RANKS}")
+  foreach(what IN ITEMS LIBRARIES DEFINITIONS)
+    set_property(GLOBAL APPEND PROPERTY krama_test_${key}_${what} ${arg_${what}})
+  endforeach()
+  set_property(GLOBAL APPEND PROPERTY krama_test_${key}_sources "${KRAMA_TESTS_DIR}/${file}")
+endfunction()
+
+# krama_test_properties(NAME THREADS LABELS...): what every test has.
+function(krama_test_properties name processors)
+  set_tests_properties(${name} PROPERTIES TIMEOUT 120 PROCESSORS ${processors}
+    ENVIRONMENT "${KRAMA_TEST_ENVIRONMENT}" LABELS "${ARGN}")
+endfunction()
+
+# Includes of tests are written from tests/: "support/test_space.hpp".
+function(krama_prepare_test target main)
+  target_sources(${target} PRIVATE "${KRAMA_TESTS_DIR}/main/${main}.cpp")
+  target_include_directories(${target} PRIVATE "${KRAMA_TESTS_DIR}")
+  target_link_libraries(${target} PRIVATE krama::krama Catch2::Catch2)
+endfunction()
+
+# Makes the executables that krama_add_test collected. Called once, after all folders.
+function(krama_finish_tests)
+  get_property(keys GLOBAL PROPERTY krama_test_keys)
+  list(REMOVE_DUPLICATES keys)
+  foreach(key IN LISTS keys)
+    foreach(what IN ITEMS module ranks sources LIBRARIES DEFINITIONS)
+      get_property(${what} GLOBAL PROPERTY krama_test_${key}_${what})
+    endforeach()
+    set(target krama_test_${key})
+    add_executable(${target} ${sources})
+    if(ranks)
+      krama_prepare_test(${target} mpi_main)
+    else()
+      krama_prepare_test(${target} serial_main)
+    endif()
+    target_link_libraries(${target} PRIVATE krama_dev_flags ${LIBRARIES})
+    target_compile_definitions(${target} PRIVATE ${DEFINITIONS})
+    krama_use_test_pch(${target})
+    if(ranks)
+      foreach(n IN LISTS ranks)
+        add_test(NAME ${key}.np${n} COMMAND "${KRAMA_LAUNCH}" -n ${n} $<TARGET_FILE:${target}>)
+        krama_test_properties(${key}.np${n} ${n} ${module} openmp np${n})
+      endforeach()
+    else()
+      add_test(NAME ${key} COMMAND ${target})
+      krama_test_properties(${key} ${krama_test_threads} ${module} openmp)
+      set_property(TEST ${key} PROPERTY ENVIRONMENT
+        OMP_NUM_THREADS=${krama_test_threads} OMP_PROC_BIND=false)
+    endif()
+  endforeach()
+endfunction()
+
+# Parsing Kokkos, Catch2 and fmt is most of a test's compile time; done once.
+function(krama_use_test_pch target)
+  if(NOT TARGET krama_test_pch)
+    file(WRITE "${PROJECT_BINARY_DIR}/krama_test_pch.cpp" "")
+    add_library(krama_test_pch OBJECT "${PROJECT_BINARY_DIR}/krama_test_pch.cpp")
+    target_link_libraries(krama_test_pch PRIVATE krama::krama Catch2::Catch2 krama_dev_flags)
+    target_precompile_headers(krama_test_pch PRIVATE <Kokkos_Core.hpp> <fmt/format.h>
+      <catch2/catch_all.hpp> <algorithm> <array> <chrono> <cmath> <cstdint> <functional>
+      <map> <memory> <random> <span> <string> <vector>)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # what ccache needs for precompiled headers of gcc
+      target_compile_options(krama_test_pch PRIVATE -fpch-preprocess)
+    endif()
+  endif()
+  target_precompile_headers(${target} REUSE_FROM krama_test_pch)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(${target} PRIVATE -fpch-preprocess)
+  endif()
+endfunction()
+
+# krama_add_mixed_test(FILE RANKS A:1 B:2 [NAME name]): A is built for x86-64-v3 without contraction
+# and runs with oneDNN's AVX2 kernels, B natively with contraction. Several RANKS lists may be given
+# by several calls with the same FILE.
+function(krama_add_mixed_test file)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "RANKS;LIBRARIES;DEFINITIONS")
+  if(NOT KRAMA_ENABLE_MPI)
+    return()
+  endif()
+  get_filename_component(base "${file}" NAME_WE)
+  get_filename_component(module "${file}" DIRECTORY)
+  string(REPLACE "/" "_" module "${module}")
+  string(REGEX REPLACE "^test_" "" base "${base}")
+  set(target krama_${module}_${base})
+  if(NOT TARGET ${target}.v3)
+    krama_add_unlike_executable(${target} "${KRAMA_TESTS_DIR}/${file}")
+    foreach(side IN ITEMS v3 native)
+      krama_prepare_test(${target}.${side} mpi_main)
+      target_link_libraries(${target}.${side} PRIVATE ${arg_LIBRARIES})
+      target_compile_definitions(${target}.${side} PRIVATE ${arg_DEFINITIONS})
+    endforeach()
+  endif()
+  krama_mixed_command(command ranks "${target}" ${arg_RANKS})
+  string(REPLACE ";" "_" suffix "${arg_RANKS}")
+  string(REPLACE ":" "" suffix "${suffix}")
+  add_test(NAME ${module}.${base}.${suffix} COMMAND ${command})
+  krama_test_properties(${module}.${base}.${suffix} ${ranks} ${module} mixed np${ranks})
+  if(arg_TIMEOUT)
+    set_property(TEST ${module}.${base}.${suffix} PROPERTY TIMEOUT ${arg_TIMEOUT})
+  endif()
+endfunction()
+
+# krama_mixed_command(COMMAND RANKS TARGET A:1 B:2): the command that starts TARGET's unlike
+# executables in one job.
+function(krama_mixed_command command ranks target)
+  set(words "${KRAMA_LAUNCH}")
+  set(total 0)
+  set(colon "")
+  foreach(part IN LISTS ARGN)
+    if(NOT part MATCHES "^([AB]):([0-9]+)$")
+      message(FATAL_ERROR "${target}: RANKS takes A:<count> and B:<count>, not \"${part}\"")
+    endif()
+    math(EXPR total "${total} + ${CMAKE_MATCH_2}")
+    list(APPEND words ${colon} -n ${CMAKE_MATCH_2})
+    if(CMAKE_MATCH_1 STREQUAL "A")
+      list(APPEND words -env ONEDNN_MAX_CPU_ISA AVX2 $<TARGET_FILE:${target}.v3>)
+    else()
+      list(APPEND words $<TARGET_FILE:${target}.native>)
+    endif()
+    set(colon ":")
+  endforeach()
+  set(${command} "${words}" PARENT_SCOPE)
+  set(${ranks} ${total} PARENT_SCOPE)
+endfunction()
+
+# krama_add_compile_fail(FILE MESSAGE REGEX): passes only if FILE does not compile and the compiler
+# says something that matches. The same FILE must compile with -DKRAMA_COMPILES, so that it fails for
+# the reason it is meant to.
+function(krama_add_compile_fail file)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "MESSAGE" "")
+  get_filename_component(base "${file}" NAME_WE)
+  set(target krama_compile_fail_${base})
+  foreach(kind IN ITEMS fails compiles)
+    add_library(${target}_${kind} OBJECT EXCLUDE_FROM_ALL "${KRAMA_TESTS_DIR}/${file}")
+    target_link_libraries(${target}_${kind} PRIVATE krama::krama)
+    # The compiler itself: a cached failure would be told in the same words, but later.
+    set_target_properties(${target}_${kind} PROPERTIES CXX_COMPILER_LAUNCHER "")
+    target_compile_options(${target}_${kind} PRIVATE -fsyntax-only)
+    add_test(NAME compile_fail.${base}.${kind} COMMAND "${CMAKE_COMMAND}"
+      "-DBUILD=${CMAKE_BINARY_DIR}" "-DTARGET=${target}_${kind}" "-DKIND=${kind}"
+      "-DMESSAGE=${arg_MESSAGE}" -P "${PROJECT_SOURCE_DIR}/cmake/KramaCompileFail.cmake")
+    krama_test_properties(compile_fail.${base}.${kind} 1 compile_fail)
+    # Two builds in one folder at a time would disturb each other.
+    set_property(TEST compile_fail.${base}.${kind} PROPERTY RESOURCE_LOCK krama_build)
+  endforeach()
+  target_compile_definitions(${target}_compiles PRIVATE KRAMA_COMPILES)
+endfunction()
