@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Copyright (c) the Krama authors
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <krama/io/element_type.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace krama::io {
+
+/// Name, type and shape of a tensor that is to be written.
+struct TensorSpec {
+  std::string name;
+  ElementType type = ElementType::f32;
+  std::vector<std::int64_t> extents;
+};
+
+/// A tensor in a file: its bytes are [begin, end) of the file's data part, row-major,
+/// little-endian.
+struct TensorEntry {
+  std::string name;
+  ElementType type = ElementType::f32;
+  std::vector<std::int64_t> extents;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+
+  [[nodiscard]] std::int64_t bytes() const noexcept { return end - begin; }
+};
+
+/// "[2, 3]", for messages.
+[[nodiscard]] inline std::string to_text(std::span<const std::int64_t> extents) {
+  std::string text = "[";
+  for (std::size_t d = 0; d < extents.size(); ++d) {
+    text += (d == 0 ? "" : ", ") + std::to_string(extents[d]);
+  }
+  return text + "]";
+}
+
+}  // namespace krama::io
