@@ -23,9 +23,10 @@ class TraceRecorder {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Records at most `limit` events; later ones are counted, not kept.
+  /// Records the next `limit` events; time 0 is now.
   void start(std::size_t limit) {
     limit_ = limit;
+    origin_ = Clock::now();
     events_.reserve(limit);
   }
   [[nodiscard]] bool on() const { return events_.size() < limit_; }

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Copyright (c) the Krama authors
+
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <krama/core/error.hpp>
+
+namespace example {
+
+/// Everything that can be said on the command line.
+struct Options {
+  std::string data;
+  std::string out = "krama-run";
+  std::int64_t layers = 4;
+  std::int64_t features = 128;
+  std::int64_t heads = 4;
+  std::int64_t context = 128;
+  double dropout = 0.0;
+  std::int64_t batch = 16;
+  std::int64_t micro_batch = 16;
+  double lr = 2e-3;
+  std::string schedule = "cosine";
+  std::int64_t warmup = 50;
+  double weight_decay = 0.1;
+  double clip = 1.0;
+  std::int64_t steps = 0;
+  double minutes = 0;
+  std::int64_t stop_after = 0;
+  bool resume = false;
+  bool recompute = false;
+  std::uint64_t seed = 1;
+  std::string precision = "f32";
+  std::string shares = "equal";
+  std::int64_t eval_every = 0;
+  std::int64_t generate = 400;
+  std::string prompt = "The ";
+  double temperature = 0.8;
+  std::int64_t trace_steps = 20;
+};
+
+/// Reads the command line. Nothing: help was wanted, and rank 0 has printed it.
+/// \throws krama::Error, the same on every rank, for anything that makes no sense.
+inline std::optional<Options> parse_options(int argc, char** argv, int rank) {
+  Options o;
+  CLI::App app{
+      "Trains a byte-level GPT on a text file, over all ranks of one MPI job.\n"
+      "Every rank may be another executable: mpiexec -n 1 ./a OPTIONS : -n 1 ./b OPTIONS"};
+  app.get_formatter()->column_width(36);
+
+  auto* data = "Data and output";
+  app.add_option("--data", o.data, "Text file to learn; its last 10 % are held out")
+      ->required()
+      ->group(data);
+  app.add_option("--out", o.out, "Run folder: metrics.jsonl, trace.json, checkpoint.safetensors")
+      ->capture_default_str()
+      ->group(data);
+  app.add_flag("--resume", o.resume, "Go on from the checkpoint in the run folder")->group(data);
+  app.add_option("--trace-steps", o.trace_steps, "Steps to record in trace.json; 0: none")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber)
+      ->group(data);
+
+  auto* model = "Model";
+  const auto positive = CLI::PositiveNumber;
+  app.add_option("--layers", o.layers, "Transformer blocks")
+      ->capture_default_str()->check(CLI::NonNegativeNumber)->group(model);
+  app.add_option("--features", o.features, "Width of the residual stream")
+      ->capture_default_str()->check(positive)->group(model);
+  app.add_option("--heads", o.heads, "Attention heads; must divide the features")
+      ->capture_default_str()->check(positive)->group(model);
+  app.add_option("--context", o.context, "Bytes that the model sees at once")
+      ->capture_default_str()->check(positive)->group(model);
+  app.add_option("--dropout", o.dropout, "Rate, 0 to below 1")
+      ->capture_default_str()->check(CLI::Range(0.0, 0.99))->group(model);
+  app.add_option("--precision", o.precision, "Type of activations: f32, f64 or bf16")
+      ->capture_default_str()->check(CLI::IsMember({"f32", "f64", "bf16"}))->group(model);
+
+  auto* training = "Training";
+  app.add_option("--batch", o.batch, "Samples a step over all ranks")
+      ->capture_default_str()->check(positive)->group(training);
+  app.add_option("--micro-batch", o.micro_batch, "Samples at once on a rank, at most")
+      ->capture_default_str()->check(positive)->group(training);
+  app.add_option("--shares", o.shares, "Of the batch, a number a rank: 3:1; or equal")
+      ->capture_default_str()->group(training);
+  app.add_option("--lr", o.lr, "Learning rate, the highest")
+      ->capture_default_str()->check(positive)->group(training);
+  app.add_option("--schedule", o.schedule, "constant, cosine (with warm-up) or step")
+      ->capture_default_str()->check(CLI::IsMember({"constant", "cosine", "step"}))->group(training);
+  app.add_option("--warmup", o.warmup, "Steps of warm-up")
+      ->capture_default_str()->check(CLI::NonNegativeNumber)->group(training);
+  app.add_option("--weight-decay", o.weight_decay, "Decoupled, for matrices only")
+      ->capture_default_str()->check(CLI::NonNegativeNumber)->group(training);
+  app.add_option("--clip", o.clip, "Largest norm of the gradient; 0: no clipping")
+      ->capture_default_str()->check(CLI::NonNegativeNumber)->group(training);
+  app.add_flag("--recompute", o.recompute, "Recompute the blocks in backward instead of keeping them")
+      ->group(training);
+  app.add_option("--seed", o.seed, "Of weights, sample order and dropout")
+      ->capture_default_str()->group(training);
+
+  auto* end = "How long";
+  app.add_option("--steps", o.steps, "Steps in all; 0: only the time ends training")
+      ->capture_default_str()->check(CLI::NonNegativeNumber)->group(end);
+  app.add_option("--minutes", o.minutes, "Time limit of this run; 0: none (2.5 without --steps)")
+      ->capture_default_str()->check(CLI::NonNegativeNumber)->group(end);
+  app.add_option("--stop-after", o.stop_after, "Stop here as if interrupted; --resume goes on")
+      ->capture_default_str()->check(CLI::NonNegativeNumber)->group(end);
+
+  auto* report = "Evaluation";
+  app.add_option("--eval-every", o.eval_every, "Steps between validations; 0: at the end only")
+      ->capture_default_str()->check(CLI::NonNegativeNumber)->group(report);
+  app.add_option("--generate", o.generate, "Bytes of text to write at the end")
+      ->capture_default_str()->check(CLI::NonNegativeNumber)->group(report);
+  app.add_option("--prompt", o.prompt, "Beginning of that text")->capture_default_str()->group(report);
+  app.add_option("--temperature", o.temperature, "Of sampling; 0 takes the likeliest byte")
+      ->capture_default_str()->check(CLI::NonNegativeNumber)->group(report);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    if (rank == 0) std::fputs(app.help().c_str(), stdout);
+    return std::nullopt;
+  } catch (const CLI::ParseError& e) {
+    throw krama::Error(std::string(e.what()) + "; --help lists the options");
+  }
+  if (o.steps == 0 && o.minutes == 0 && o.stop_after == 0) o.minutes = 2.5;
+  KRAMA_EXPECTS(o.features % o.heads == 0, "--features {} cannot be divided among --heads {}",
+                o.features, o.heads);
+  return o;
+}
+
+}  // namespace example
