@@ -19,7 +19,7 @@ shift
 say() { printf 'toolbox: %s\n' "$*" >&2; }
 key() { cat "$@" | sha256sum | cut -c 1-12; }
 
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/krama
+cache=$KRAMA_CACHE
 root=$cache/root-$(key "$here/recipe.sh" "$here/packages.base")
 full_marker=$root/etc/krama-full-$(key "$here/packages.full")
 mkdir -p "$cache/log" "$cache/ccache" || exit 1
@@ -74,9 +74,15 @@ while IFS= read -r name; do
   esac
 done < <(compgen -e)
 
-binds=("$checkout" "$cache" "$PWD" /tmp)
+binds=("$checkout" "$cache" /tmp)
 IFS=: read -r -a more <<<"${KRAMA_BIND:-}"
-binds+=("${more[@]}")
+for folder in "$PWD" "${more[@]}"; do
+  case $folder in
+    / | /usr | /usr/* | /etc | /etc/* | /bin | /lib | /lib64 | /sbin | /var | /proc/* | /sys/*)
+      ;;  # the root has its own
+    /*) binds+=("$folder") ;;
+  esac
+done
 # nvcc, where the machine has it
 [ -d /usr/local/cuda ] && binds+=("$(readlink -f /usr/local/cuda)")
 
