@@ -14,6 +14,7 @@
 
 namespace {
 
+// layer begins
 /// y_j = a_j x_j^2 over the last extent; dx = 2 a x dy, da += sum over rows of x^2 dy.
 struct ScaledSquare {
   std::int64_t features = 0;
@@ -63,6 +64,7 @@ struct ScaledSquare {
         });
   }
 };
+// layer ends
 
 /// Learn y = x0^2 + x1^2.
 struct Parabola {
@@ -91,11 +93,13 @@ struct Parabola {
 int main(int argc, char** argv) {
   return krama::run(argc, argv, [](krama::World& world) {
     using D = krama::DefaultDevice;
+    // check begins
     const auto report = krama::testing::check_layer<D, double>(ScaledSquare{5}, {7, 5});
     if (!report.ok()) {
       std::fputs(report.text().c_str(), stderr);
       return 1;
     }
+    // check ends
 
     using namespace krama::nn;
     const krama::exec_of<D> exec;

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Copyright (c) the Krama authors
+//
+// Times training steps of one configuration on one rank and prints one JSON line. compare.py runs it in
+// turns with its peers. Configurations: gpt128, gpt384, mlp32, mlp128, mlp1024.
+
+#include <krama/comm/self.hpp>
+#include <krama/models/gpt.hpp>
+#include <krama/models/mlp.hpp>
+#include <krama/nn/losses/cross_entropy.hpp>
+#include <krama/optim/adamw.hpp>
+#include <krama/program/executor.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace {
+
+using D = krama::DefaultDevice;
+using Executor =
+    krama::Executor<D, float, krama::nn::CrossEntropy, krama::optim::AdamW, krama::SelfComm>;
+
+struct Problem {
+  krama::nn::Model<D, float> model;
+  std::int64_t batch = 0;
+  std::int64_t classes = 0;
+};
+
+Problem make(std::string_view name) {
+  if (name == "gpt128") {
+    return {krama::models::gpt<D, float>(
+                {.vocabulary = 256, .context = 128, .features = 128, .layers = 4, .heads = 4}),
+            16, 256};
+  }
+  if (name == "gpt384") {
+    return {krama::models::gpt<D, float>(
+                {.vocabulary = 256, .context = 256, .features = 384, .layers = 6, .heads = 6}),
+            8, 256};
+  }
+  std::int64_t batch = 0;
+  if (name == "mlp32") batch = 32;
+  if (name == "mlp128") batch = 128;
+  if (name == "mlp1024") batch = 1024;
+  KRAMA_EXPECTS(batch > 0, "bench_step: no configuration \"{}\"", name);
+  return {krama::models::mlp<D, float>({{784, 256, 10}}), batch, 10};
+}
+
+/// Seconds of each step, and where they went.
+void run(std::string_view name, int steps, bool profile) {
+  const krama::exec_of<D> exec;
+  Problem p = make(name);
+  auto store = p.model.make_store(exec, 1);
+  Executor executor(exec, p.model, store, {}, {.weight_decay = 0.1}, krama::SelfComm("bench"),
+                    {.micro_batch = p.batch});
+  const auto feed = [&](int, const auto& to) {
+    const std::int64_t n = to.input.shape.size();
+    if (to.input.dtype == krama::DType::i32) {
+      std::vector<std::int32_t> x;
+      for (std::int64_t i = 0; i < n; ++i) x.push_back(static_cast<std::int32_t>(i * 7919 % 251));
+      krama::upload(exec, to.input.template as<std::int32_t, 1>(), std::span<const std::int32_t>(x));
+    } else {
+      std::vector<float> x;
+      for (std::int64_t i = 0; i < n; ++i) x.push_back(static_cast<float>(i * 7919 % 251) / 251.0F);
+      krama::upload(exec, to.input.template as<float, 1>(), std::span<const float>(x));
+    }
+    std::vector<std::int32_t> y;
+    for (std::int64_t i = 0; i < to.targets.size(); ++i) {
+      y.push_back(static_cast<std::int32_t>(i * 104729 % p.classes));
+    }
+    krama::upload(exec, to.targets, std::span<const std::int32_t>(y));
+    const std::vector<float> w(static_cast<std::size_t>(to.weights.size()), 1.0F);
+    krama::upload(exec, to.weights, std::span<const float>(w));
+  };
+  std::uint32_t number = 0;
+  for (int i = 0; i < 3; ++i) executor.step(number++, 1, 1e-3, 0, p.batch, feed);
+  std::vector<double> ms;
+  double loss = 0;
+  for (int i = 0; i < steps; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    loss = executor.step(number++, 1, 1e-3, 0, p.batch, feed).loss();
+    ms.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+                     .count());
+  }
+  std::sort(ms.begin(), ms.end());
+  std::printf("{\"form\":\"krama\",\"config\":\"%s\",\"median_ms\":%.4f,\"min_ms\":%.4f,\"loss\":%.5f}\n",
+              std::string(name).c_str(), ms[ms.size() / 2], ms.front(), loss);
+  if (!profile) return;
+  executor.trace().start(100000);
+  for (int i = 0; i < 5; ++i) executor.step(number++, 1, 1e-3, 0, p.batch, feed);
+  std::map<std::string, double> where;
+  for (const auto& e : executor.trace().events()) {
+    std::string key(krama::plan::name_of(e.instr.op));
+    if (e.instr.op == krama::plan::Op::forward || e.instr.op == krama::plan::Op::backward) {
+      key += " " + p.model.block_name(e.instr.index);
+    }
+    where[key] += (e.end_us - e.begin_us) / 5e3;
+  }
+  for (const auto& [key, time] : where) std::printf("  %-28s %9.4f ms\n", key.c_str(), time);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Kokkos::ScopeGuard kokkos(argc, argv);
+  const std::string name = argc > 1 ? argv[1] : "gpt128";
+  const int steps = argc > 2 ? std::atoi(argv[2]) : 20;
+  run(name, steps, argc > 3 && std::string_view(argv[3]) == "profile");
+  return 0;
+}
