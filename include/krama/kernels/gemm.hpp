@@ -8,6 +8,7 @@
 #include <krama/kernels/detail/gemm_args.hpp>
 #include <krama/kernels/detail/gemm_onednn.hpp>
 #include <krama/kernels/detail/gemm_openblas.hpp>
+#include <krama/kernels/detail/gemm_packed.hpp>
 #include <krama/kernels/detail/gemm_portable.hpp>
 #include <krama/kokkos_ext/seam.hpp>
 #include <krama/tensor/tensor_ref.hpp>
@@ -56,15 +57,21 @@ class VendorThreads {
 };
 #endif
 
+/// Called from a thread of a running kernel: no new threads may be started.
+template <ExecutionSpace E>
+bool inside_parallel_region() {
+#ifdef KOKKOS_ENABLE_OPENMP
+  return omp_in_parallel() != 0;
+#else
+  return false;
+#endif
+}
+
 /// The rule: which door a product takes when nobody forces one.
-template <class TA, class TB, class TC>
-GemmDoor gemm_rule(const GemmArgs<TA, TB, TC>& g) {
-  if constexpr (openblas_takes<TA, TB, TC>) {
-    const bool small = g.m * g.n * g.k <= 192 * 192 * 192;
-    if (small || !onednn_takes<TA, TB, TC>) return GemmDoor::openblas;
-  }
-  if constexpr (onednn_takes<TA, TB, TC>) return GemmDoor::onednn;
-  return GemmDoor::portable;
+template <ExecutionSpace E, class T, class TC>
+GemmDoor gemm_rule(const GemmArgs<T, T, TC>& g) {
+  (void)g;
+  return GemmDoor::packed;
 }
 
 /// C += bias along rows, for doors that cannot fuse it.
@@ -81,35 +88,45 @@ struct AddBias {
   }
 };
 
-template <ExecutionSpace E, class TA, class TB, class TC>
-void gemm_any(const E& exec, const GemmArgs<TA, TB, TC>& g) {
+template <ExecutionSpace E, class T, class TC>
+void gemm_any(const E& exec, const GemmArgs<T, T, TC>& g) {
   if (g.m == 0 || g.n == 0) return;
+  GemmDoor door = chosen_gemm_door();
+  if (door == GemmDoor::automatic) door = gemm_rule<E>(g);
+#ifdef KOKKOS_ENABLE_OPENMP
   if constexpr (vendor_space<E>) {
-    GemmDoor door = chosen_gemm_door();
-    if (door == GemmDoor::automatic) door = gemm_rule(g);
-    if (g.k > 0 && door != GemmDoor::portable) {
-      bool done = false;
-      kokkos_ext::library_call(exec, "krama::kernels::gemm", [&] {
+    if (g.k > 0 && (door == GemmDoor::onednn || door == GemmDoor::openblas)) {
+      const bool done = kokkos_ext::library_call(exec, "krama::kernels::gemm", [&] {
         const VendorThreads threads(exec.concurrency());
-        if constexpr (onednn_takes<TA, TB, TC>) {
-          if (door == GemmDoor::onednn) done = gemm_onednn(g, threads.count());
+        if constexpr (onednn_takes<T, T, TC>) {
+          if (door == GemmDoor::onednn) return gemm_onednn(g, threads.count());
         }
-        if constexpr (openblas_takes<TA, TB, TC>) {
+        if constexpr (openblas_takes<T, T, TC>) {
           if (door == GemmDoor::openblas) {
             gemm_openblas(g);
-            done = true;
+            return true;
           }
         }
+        return false;
       });
       if (done) {
         if (g.bias != nullptr && door == GemmDoor::openblas) {
           kokkos_ext::launch(exec, "krama::kernels::add_bias", g.m,
-                             AddBias<TB, TC>{g.c, g.n, g.ldc, g.bias});
+                             AddBias<T, TC>{g.c, g.n, g.ldc, g.bias});
         }
         return;
       }
     }
   }
+#endif
+#if KRAMA_PACKED_GEMM
+  if constexpr (kokkos_ext::is_host_space<E>) {
+    if (door != GemmDoor::portable) {
+      gemm_packed(exec, g, inside_parallel_region<E>() ? 1 : exec.concurrency());
+      return;
+    }
+  }
+#endif
   gemm_portable(exec, g);
 }
 

@@ -17,7 +17,7 @@ enum class Op : std::uint8_t { none, transpose };
 
 /// Who computes a matrix product. `automatic` is a fixed rule over types, shapes and the execution
 /// space (never a timing), so the same call always takes the same way.
-enum class GemmDoor : std::uint8_t { automatic, portable, onednn, openblas };
+enum class GemmDoor : std::uint8_t { automatic, portable, packed, onednn, openblas };
 
 namespace detail {
 
@@ -43,10 +43,11 @@ struct GemmArgs {
 
 inline GemmDoor gemm_door_named(std::string_view word) {
   if (word == "portable") return GemmDoor::portable;
+  if (word == "packed") return GemmDoor::packed;
   if (word == "onednn") return GemmDoor::onednn;
   if (word == "openblas") return GemmDoor::openblas;
   KRAMA_EXPECTS(word.empty() || word == "auto",
-                "KRAMA_GEMM: found \"{}\", wanted one of auto, portable, onednn, openblas", word);
+                "KRAMA_GEMM: found \"{}\", wanted one of auto, portable, packed, onednn, openblas", word);
   return GemmDoor::automatic;
 }
 
