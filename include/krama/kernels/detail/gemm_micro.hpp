@@ -2,6 +2,7 @@
 // Copyright (c) the Krama authors
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -66,9 +67,9 @@ template <int Rows, int NV, Walk W, class A, class TB, class TC>
                                   std::int64_t valid) {
   using V = VectorOf<A>;
   constexpr int width = V::width;
-  typename V::type sum[Rows][NV] = {};
+  typename V::type sum[std::size_t{Rows}][std::size_t{NV}] = {};
   for (std::int64_t p = 0; p < k; ++p) {
-    typename V::type vb[NV];
+    typename V::type vb[std::size_t{NV}];
 #pragma GCC unroll 4
     for (int j = 0; j < NV; ++j) vb[j] = V::load(b + j * width);
 #pragma GCC unroll 16
@@ -95,7 +96,7 @@ template <int Rows, int NV, Walk W, class A, class TB, class TC>
     }
     return;
   }
-  alignas(vector_bytes) A row[NV * width];
+  alignas(vector_bytes) A row[std::size_t{NV} * std::size_t{width}];
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i) {
 #pragma GCC unroll 4
