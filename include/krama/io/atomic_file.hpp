@@ -8,13 +8,13 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <krama/io/detail/descriptor.hpp>
+#include <krama/io/detail/sys_calls.hpp>
+#include <krama/io/error.hpp>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <krama/io/detail/descriptor.hpp>
-#include <krama/io/detail/sys_calls.hpp>
-#include <krama/io/error.hpp>
 #include <span>
 #include <stdexcept>
 #include <string>

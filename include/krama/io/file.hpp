@@ -6,13 +6,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <krama/io/detail/descriptor.hpp>
+#include <krama/io/error.hpp>
 #include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <krama/io/detail/descriptor.hpp>
-#include <krama/io/error.hpp>
 #include <limits>
 #include <span>
 #include <string>

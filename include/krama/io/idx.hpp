@@ -2,15 +2,15 @@
 // Copyright (c) the Krama authors
 #pragma once
 
+#include <krama/io/detail/bytes.hpp>
+#include <krama/io/element_type.hpp>
+#include <krama/io/error.hpp>
+#include <krama/io/file.hpp>
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <krama/io/detail/bytes.hpp>
-#include <krama/io/element_type.hpp>
-#include <krama/io/error.hpp>
-#include <krama/io/file.hpp>
 #include <limits>
 #include <optional>
 #include <span>

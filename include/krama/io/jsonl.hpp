@@ -6,15 +6,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <krama/io/detail/descriptor.hpp>
+#include <krama/io/detail/sys_calls.hpp>
+#include <krama/io/error.hpp>
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <krama/io/detail/descriptor.hpp>
-#include <krama/io/detail/sys_calls.hpp>
-#include <krama/io/error.hpp>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <stdexcept>

@@ -2,14 +2,14 @@
 // Copyright (c) the Krama authors
 #pragma once
 
+#include <krama/io/element_type.hpp>
+#include <krama/io/error.hpp>
+#include <krama/io/idx.hpp>
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <krama/io/element_type.hpp>
-#include <krama/io/error.hpp>
-#include <krama/io/idx.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -111,8 +111,10 @@ namespace detail {
 [[nodiscard]] inline LabelledImages read_mnist(const std::filesystem::path& folder,
                                                std::string_view part, std::int64_t classes = 10) {
   const std::string stem(part);
-  return read_labelled_images(detail::find_idx(folder, stem + "-images", "idx3-ubyte"),
-                              detail::find_idx(folder, stem + "-labels", "idx1-ubyte"), classes);
+  // One after the other: as arguments the compiler may look for the labels first.
+  const auto images = detail::find_idx(folder, stem + "-images", "idx3-ubyte");
+  const auto labels = detail::find_idx(folder, stem + "-labels", "idx1-ubyte");
+  return read_labelled_images(images, labels, classes);
 }
 
 }  // namespace krama::io

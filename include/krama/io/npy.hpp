@@ -2,17 +2,17 @@
 // Copyright (c) the Krama authors
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <filesystem>
 #include <krama/io/atomic_file.hpp>
 #include <krama/io/detail/bytes.hpp>
 #include <krama/io/element_type.hpp>
 #include <krama/io/error.hpp>
 #include <krama/io/file.hpp>
 #include <krama/io/npy_header.hpp>
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
 #include <span>
 #include <stdexcept>
 #include <string>

@@ -2,14 +2,14 @@
 // Copyright (c) the Krama authors
 #pragma once
 
-#include <algorithm>
-#include <cctype>
-#include <cstddef>
-#include <cstdint>
 #include <krama/io/detail/bytes.hpp>
 #include <krama/io/element_type.hpp>
 #include <krama/io/error.hpp>
 #include <krama/io/file.hpp>
+#include <algorithm>
+#include <cctype>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <optional>
 #include <span>
@@ -137,7 +137,7 @@ class NpyDictParser {
     while (!take(')')) {
       extents.push_back(integer());
       if (take(',')) continue;
-      if (extents.size() == 1) fail("a number in brackets where a tuple belongs");
+      if (extents.size() == 1 && peek() == ')') fail("a number in brackets where a tuple belongs");
       expect(')');
       break;
     }

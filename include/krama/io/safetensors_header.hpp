@@ -2,14 +2,14 @@
 // Copyright (c) the Krama authors
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <krama/io/detail/bytes.hpp>
 #include <krama/io/detail/safetensors_sax.hpp>
 #include <krama/io/error.hpp>
 #include <krama/io/file.hpp>
 #include <krama/io/tensor_entry.hpp>
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <numeric>
 #include <string>
@@ -95,10 +95,12 @@ inline void check_tiling(const std::vector<TensorEntry>& sorted, std::int64_t da
   }
 }
 
-inline void check_names(const std::vector<TensorEntry>& tensors, const std::string& file) {
+/// No two tensors (entries or specs) may have one name.
+template <class Named>
+void check_names(const std::vector<Named>& tensors, const std::string& file) {
   std::vector<std::string_view> names;
   names.reserve(tensors.size());
-  for (const TensorEntry& t : tensors) names.push_back(t.name);
+  for (const Named& t : tensors) names.push_back(t.name);
   std::ranges::sort(names);
   const auto twice = std::ranges::adjacent_find(names);
   if (twice != names.end()) {

@@ -2,17 +2,17 @@
 // Copyright (c) the Krama authors
 #pragma once
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
 #include <krama/io/detail/checksum_keys.hpp>
 #include <krama/io/detail/crc32c.hpp>
 #include <krama/io/element_type.hpp>
 #include <krama/io/error.hpp>
 #include <krama/io/file.hpp>
 #include <krama/io/safetensors_header.hpp>
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
 #include <map>
 #include <numeric>
 #include <optional>

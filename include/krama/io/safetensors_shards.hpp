@@ -2,13 +2,13 @@
 // Copyright (c) the Krama authors
 #pragma once
 
+#include <krama/io/error.hpp>
+#include <krama/io/file.hpp>
+#include <krama/io/safetensors_reader.hpp>
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <krama/io/error.hpp>
-#include <krama/io/file.hpp>
-#include <krama/io/safetensors_reader.hpp>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>

@@ -2,17 +2,17 @@
 // Copyright (c) the Krama authors
 #pragma once
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
 #include <krama/io/atomic_file.hpp>
 #include <krama/io/detail/bytes.hpp>
 #include <krama/io/detail/checksum_keys.hpp>
 #include <krama/io/detail/crc32c.hpp>
 #include <krama/io/error.hpp>
 #include <krama/io/safetensors_header.hpp>
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -103,6 +103,7 @@ class SafetensorsWriter {
   static Header make_header(const std::string& file, const std::vector<TensorSpec>& tensors,
                             const std::map<std::string, std::string>& metadata) {
     Header h;
+    detail::check_names(tensors, file);
     std::string& text = h.text;
     text = std::string(8, '\0') + "{\"__metadata__\":{\"";
     text += std::string(detail::header_sum_key) + "\":\"" + std::string(detail::zero_sum) + '"';
@@ -145,7 +146,7 @@ class SafetensorsWriter {
     }
     detail::store_le(length, std::as_writable_bytes(std::span(text)).first(8));
     h.sum_position = detail::header_sum_position(std::string_view(text).substr(8));
-    // What no reader would take must not be written: duplicate names, names like "__metadata__",
+    // What no reader would take must not be written: names like "__metadata__",
     // NULs.
     (void)parse_safetensors_header(std::string_view(text).substr(8), h.data_bytes, file);
     return h;

@@ -2,9 +2,9 @@
 // Copyright (c) the Krama authors
 #pragma once
 
+#include <krama/io/element_type.hpp>
 #include <cstddef>
 #include <cstdint>
-#include <krama/io/element_type.hpp>
 #include <span>
 #include <string>
 #include <vector>

@@ -2,12 +2,12 @@
 // Copyright (c) the Krama authors
 #pragma once
 
+#include <krama/io/error.hpp>
+#include <krama/io/file.hpp>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <krama/io/error.hpp>
-#include <krama/io/file.hpp>
 #include <span>
 #include <string>
 #include <vector>

@@ -2,12 +2,12 @@
 // Copyright (c) the Krama authors
 #pragma once
 
+#include <krama/io/atomic_file.hpp>
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
-#include <krama/io/atomic_file.hpp>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>

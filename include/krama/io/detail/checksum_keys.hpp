@@ -2,9 +2,9 @@
 // Copyright (c) the Krama authors
 #pragma once
 
+#include <krama/io/detail/crc32c.hpp>
 #include <cstddef>
 #include <cstdint>
-#include <krama/io/detail/crc32c.hpp>
 #include <optional>
 #include <span>
 #include <string>

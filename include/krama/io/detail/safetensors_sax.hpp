@@ -2,11 +2,11 @@
 // Copyright (c) the Krama authors
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <krama/io/element_type.hpp>
 #include <krama/io/error.hpp>
 #include <krama/io/tensor_entry.hpp>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -17,8 +17,8 @@
 namespace krama::io::detail {
 
 /// Takes the events of the JSON parser and accepts only what a safetensors header may hold:
-///   { "__metadata__": {string: string…}, name: {"dtype": string, "shape": [n…], "data_offsets":
-///   [b, e]}… }
+///   { "__metadata__": {string: string...},
+///     name: {"dtype": string, "shape": [n...], "data_offsets": [begin, end]}... }
 /// No tree is built, so nesting costs nothing, duplicate keys are seen, and memory stays in
 /// proportion to the text. The member functions' names and parameters are the parser's.
 class SafetensorsSax {

@@ -5,12 +5,12 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <krama/io/error.hpp>
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
 #include <cstdio>
 #include <ctime>
-#include <krama/io/error.hpp>
 #include <span>
 #include <string>
 
