@@ -41,6 +41,9 @@ struct RunContext {
 
 namespace runtime::detail {
 
+/// How long a rank that failed waits for the others to fail alike before it ends the job.
+inline constexpr double grace_seconds = 2.0;
+
 /// How one rank's program ended.
 struct Outcome {
   int code = 0;
@@ -153,7 +156,7 @@ int run_program(F& f, RunContext& context, World& ending) {
   // From a failure on, the process ends within ten seconds whatever happens.
   if (mine.code != 0) alarm(9);
 
-  const auto all = agree(ending, mine, mine.error.empty() ? 5.0 : 1.0);
+  const auto all = agree(ending, mine, grace_seconds);
   if (!all) {
     print_error(me, mine.error.empty()
                         ? fmt::format("this rank ended with code {}, others go on", mine.code)

@@ -32,7 +32,7 @@ class MpiChannel {
     check_peer("send", to, what);
     s.guarded("send", what, [&] {
       wire_->reap(s.waiting("send", what));
-      const auto bytes = static_cast<std::int64_t>(source.size() * sizeof(T));
+      const std::int64_t bytes = source.size() * static_cast<std::int64_t>(sizeof(T));
       Parcel parcel{std::vector<unsigned char>(static_cast<std::size_t>(bytes)), {}};
       using V = std::remove_const_t<T>;
       TensorRef<V, 1, Kokkos::HostSpace> copied(reinterpret_cast<V*>(parcel.bytes.data()),
@@ -51,14 +51,17 @@ class MpiChannel {
     check_peer("receive", from, what);
     comm::detail::on_host(s, exec, target, what, false, true, [&](T* data) {
       s.guarded("receive", what, [&] {
-        const auto bytes = static_cast<std::int64_t>(target.size() * sizeof(T));
+        const std::int64_t bytes = target.size() * static_cast<std::int64_t>(sizeof(T));
         // The length travels first: a misfit is an error here, not a cut message or a long wait.
         std::int64_t sent = 0;
         s.flight.receive(s.bulk, &sent, sizeof(sent), from, tag, 0);
         s.flight.wait_all(s.waiting("receive", what));
-        KRAMA_EXPECTS(sent == bytes,
-                      "channel \"{}\": \"{}\" on rank {} wants {} bytes, rank {} sent {}", s.name,
-                      what, s.rank, bytes, from, sent);
+        if (sent != bytes) {
+          // The message stays on the wire, so nothing after it could be told apart from it.
+          s.broken = fmt::format("\"{}\" on rank {} wants {} bytes, rank {} sent {}", what, s.rank,
+                                 bytes, from, sent);
+          throw Error(fmt::format("channel \"{}\": {}", s.name, s.broken));
+        }
         auto* p = reinterpret_cast<unsigned char*>(data);
         for (std::int64_t at = 0; at < bytes; at += s.options.max_count) {
           s.flight.receive(s.bulk, p + at, std::min(s.options.max_count, bytes - at), from, tag, 0);
@@ -96,7 +99,7 @@ class MpiChannel {
       try {
         comm::detail::Patience patience;
         const auto waiting = state->waiting("close", state->name);
-        while (std::uncaught_exceptions() == 0 && !under_way.empty()) {
+        while (state->broken.empty() && std::uncaught_exceptions() == 0 && !under_way.empty()) {
           reap(waiting);
           if (!under_way.empty()) patience.nothing_yet(waiting, [](StallReport&) {});
         }

@@ -108,7 +108,7 @@ inline std::string describe(const Envelope& e) {
 }
 
 /// Throws the same error on every rank when the ranks' calls differ.
-inline void compare(const State& s, const std::vector<Envelope>& all) {
+inline void compare(State& s, const std::vector<Envelope>& all) {
   const auto same = [](const Envelope& a, const Envelope& b) {
     return a.call == b.call && a.dtype == b.dtype && a.count == b.count && a.detail == b.detail &&
            a.calls_before == b.calls_before && a.what_hash == b.what_hash;
@@ -130,9 +130,18 @@ inline void compare(const State& s, const std::vector<Envelope>& all) {
     text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", krama::detail::list_ranks(ranks),
                         describe(all[r]));
   }
-  throw Error(fmt::format("the ranks of communicator \"{}\" called different operations: {}. Every "
-                          "rank must make the same calls in the same order",
-                          s.name, text));
+  const std::string message =
+      fmt::format("the ranks of communicator \"{}\" called different operations: {}. Every "
+                  "rank must make the same calls in the same order",
+                  s.name, text);
+  // After a skipped call messages of it may still be about: nothing can be told apart any more.
+  // Otherwise nothing has been sent yet and the communicator is as good as before.
+  if (std::any_of(all.begin(), all.end(), [&](const Envelope& e) {
+        return e.calls_before != all.front().calls_before;
+      })) {
+    s.broken = message;
+  }
+  throw Error(message);
 }
 
 /// Every rank's payload, by rank. The payloads may differ in length.

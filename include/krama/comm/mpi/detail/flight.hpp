@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,6 +47,7 @@ inline void report_stall(const Waiting& waiting, const StallReport& report) {
                text.c_str());
   std::fflush(stderr);
   MPI_Abort(waiting.abort_on, stalled_exit_code);
+  std::_Exit(stalled_exit_code);  // MPICH 4.2's MPI_Abort may return
 }
 
 /// Polls one condition until it holds: the only wait of this folder. Between polls the core is
@@ -56,7 +58,9 @@ class Patience {
   /// Call after a poll that found nothing; `fill` adds the missing ranks to a stall's report.
   template <class Fill>
   void nothing_yet(const Waiting& waiting, Fill&& fill) {
-    if (waiting.yield) sched_yield();
+    // Short waits spin where every rank has a core of its own; long ones always let others run
+    // (which costs nothing when nobody wants to).
+    if (waiting.yield || polls_ > 512) sched_yield();
     if ((++polls_ & 0x3FU) != 0) return;
     const auto now = std::chrono::steady_clock::now();
     if (polls_ == 0x40U) since_ = now;

@@ -160,7 +160,9 @@ class Pieces {
       for (int r = 0; r < s_.size; ++r) {
         sources_[static_cast<std::size_t>(r)] = r == s_.rank ? at(r, c) : slot(r, c);
       }
-      sum_in_order(at(s_.rank, c), std::span<const A* const>(sources_), length(s_.rank, c));
+      if constexpr (Reducible<A>) {  // others are only gathered
+        sum_in_order(at(s_.rank, c), std::span<const A* const>(sources_), length(s_.rank, c));
+      }
       ++summed_;
       for (int i = 1; i < s_.size; ++i) {
         const int p = (s_.rank + i) % s_.size;

@@ -43,8 +43,18 @@ struct State {
   ~State() {
     int finalized = 0;
     if (MPI_Finalized(&finalized) != MPI_SUCCESS || finalized != 0) return;
-    if (control != MPI_COMM_NULL) MPI_Comm_free(&control);
-    if (bulk != MPI_COMM_NULL) MPI_Comm_free(&bulk);
+    release(control);
+    release(bulk);
+  }
+
+  /// Frees a communicator, unless a failure left messages in it that nobody took: MPICH ends the job
+  /// when such a one is freed. It is then left to the end of MPI.
+  void release(MPI_Comm& comm) const {
+    if (comm == MPI_COMM_NULL || !broken.empty()) return;
+    int waiting_there = 0;
+    const int code =
+        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &waiting_there, MPI_STATUS_IGNORE);
+    if (code == MPI_SUCCESS && waiting_there == 0) MPI_Comm_free(&comm);
   }
 
   [[nodiscard]] Waiting waiting(std::string_view operation, std::string_view what) const {

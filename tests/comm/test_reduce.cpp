@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Copyright (c) the Krama authors
+#include "comm/comm_test.hpp"
+
+#include <catch2/catch_template_test_macros.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <krama/kokkos_ext/seam.hpp>
+#include <limits>
+
+using namespace krama::test;
+
+TEMPLATE_TEST_CASE("reduce_scatter: own piece is the sum in rank order", "[comm]", float, double,
+                   std::int64_t) {
+  const Exec exec;
+  for (const auto& way : ways()) {
+    INFO(way.name);
+    auto comm = world().duplicate(way.name, way.options);
+    const int me = comm.rank();
+    for (const auto n : sizes(way.largest)) {
+      INFO("elements: " << n);
+      const auto wanted = sums_in_rank_order<TestType>(comm.size(), n);
+      for (const auto& partition : partitions(n, comm.size())) {
+        auto v = values_of<TestType>(me, n);
+        comm.reduce_scatter(exec, ref(v), partition, "v " + std::to_string(n));
+        CHECK(same_bits(v, wanted, partition.begin(me), partition.end(me)));
+      }
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("allreduce: the same bits on all ranks, the sum in rank order (C08, C09)",
+                   "[comm]", float, double, std::int64_t) {
+  const Exec exec;
+  for (const auto& way : ways()) {
+    INFO(way.name);
+    auto comm = world().duplicate(way.name, way.options);
+    for (const auto n : sizes(way.largest)) {
+      INFO("elements: " << n);
+      auto v = values_of<TestType>(comm.rank(), n);
+      comm.allreduce(exec, ref(v), "v " + std::to_string(n));
+      CHECK(same_bits(v, sums_in_rank_order<TestType>(comm.size(), n)));
+    }
+  }
+}
+
+TEST_CASE("allreduce: infinities and NaN reach every rank with the same bits", "[comm]") {
+  const Exec exec;
+  auto comm = world().duplicate("specials");
+  const float inf = std::numeric_limits<float>::infinity();
+  std::vector<float> v(1000, comm.rank() == 0 ? inf : 1.0F);
+  v[5] = comm.rank() == 0 ? inf : -inf;
+  v[7] = std::numeric_limits<float>::denorm_min();
+  comm.allreduce(exec, ref(v), "v");
+  CHECK(v[0] == inf);
+  if (comm.size() > 1) CHECK(v[5] != v[5]);
+  CHECK(v[7] == static_cast<float>(comm.size()) * std::numeric_limits<float>::denorm_min());
+  const std::string_view mine(reinterpret_cast<const char*>(v.data()), v.size() * sizeof(float));
+  for (const auto& theirs : comm.gather_text(mine, "bits")) CHECK(theirs == mine);
+}
+
+TEST_CASE("allreduce: starts after the work in the instance and fences that instance (C11)",
+          "[comm]") {
+  const Exec exec;
+  for (const auto& way : ways()) {
+    auto comm = world().duplicate(way.name, way.options);
+    auto v = values_of<float>(comm.rank(), 100);
+    comm.allreduce(exec, ref(v), "v");
+    const auto before = krama::kokkos_ext::seam_counts();
+    comm.allreduce(exec, ref(v), "v");
+    const auto after = krama::kokkos_ext::seam_counts();
+    const bool staged = way.options.transport == krama::Transport::staged && comm.size() > 1;
+    CHECK(after.fences - before.fences == (staged ? 2 : 1));
+    CHECK(after.copies - before.copies == (staged ? 2 : 0));
+    CHECK((comm.traffic().bytes_staged > 0) == staged);
+  }
+}
+
+TEST_CASE("reduce_scatter: a partition that does not fit is refused", "[comm]") {
+  const Exec exec;
+  auto comm = world().duplicate("misfit");
+  std::vector<float> v(10);
+  CHECK_THROWS_AS(
+      comm.reduce_scatter(exec, ref(v), krama::Partition::even(11, comm.size()), "v"),
+      krama::Error);
+  CHECK_THROWS_AS(
+      comm.reduce_scatter(exec, ref(v), krama::Partition::even(10, comm.size() + 1), "v"),
+      krama::Error);
+}
