@@ -243,6 +243,12 @@ bool gemm_onednn(const GemmArgs<T, T, TC>& g, int threads) {
                     static_cast<std::int8_t>(dnnl_type<T>),
                     static_cast<std::int8_t>(dnnl_type<TC>),
                     static_cast<std::int8_t>(g.bias != nullptr)};
+  // Where an extent is 1, oneDNN 3.7 takes some strides for those of a packed matrix and reads or
+  // writes the wrong elements.
+  const bool thin = g.m == 1 || g.n == 1 || g.k == 1;
+  const bool packed = g.lda == (g.ta == Op::none ? g.k : g.m) &&
+                      g.ldb == (g.tb == Op::none ? g.n : g.k) && g.ldc == g.n;
+  if (thin && !packed) return false;
   DnnlCache& cache = DnnlCaches::of_this_thread();
   DnnlMatmul* matmul = cache.find(key);
   if (matmul == nullptr) return false;
