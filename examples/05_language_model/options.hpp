@@ -4,6 +4,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -25,7 +26,7 @@ struct Options {
   std::int64_t micro_batch = 16;
   double lr = 2e-3;
   std::string schedule = "cosine";
-  std::int64_t warmup = 50;
+  std::int64_t warmup = -1;
   double weight_decay = 0.1;
   double clip = 1.0;
   std::int64_t steps = 0;
@@ -51,6 +52,8 @@ inline std::optional<Options> parse_options(int argc, char** argv, int rank) {
       "Trains a byte-level GPT on a text file, over all ranks of one MPI job.\n"
       "Every rank may be another executable: mpiexec -n 1 ./a OPTIONS : -n 1 ./b OPTIONS"};
   app.get_formatter()->column_width(36);
+  // A later word wins, so that a script's defaults can be overridden behind them.
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
 
   auto* data = "Data and output";
   app.add_option("--data", o.data, "Text file to learn; its last 10 % are held out")
@@ -91,8 +94,8 @@ inline std::optional<Options> parse_options(int argc, char** argv, int rank) {
       ->capture_default_str()->check(positive)->group(training);
   app.add_option("--schedule", o.schedule, "constant, cosine (with warm-up) or step")
       ->capture_default_str()->check(CLI::IsMember({"constant", "cosine", "step"}))->group(training);
-  app.add_option("--warmup", o.warmup, "Steps of warm-up")
-      ->capture_default_str()->check(CLI::NonNegativeNumber)->group(training);
+  app.add_option("--warmup", o.warmup, "Steps of warm-up; default: 50, at most a tenth of --steps")
+      ->check(CLI::NonNegativeNumber)->group(training);
   app.add_option("--weight-decay", o.weight_decay, "Decoupled, for matrices only")
       ->capture_default_str()->check(CLI::NonNegativeNumber)->group(training);
   app.add_option("--clip", o.clip, "Largest norm of the gradient; 0: no clipping")
@@ -127,6 +130,7 @@ inline std::optional<Options> parse_options(int argc, char** argv, int rank) {
   } catch (const CLI::ParseError& e) {
     throw krama::Error(std::string(e.what()) + "; --help lists the options");
   }
+  if (o.warmup < 0) o.warmup = o.steps > 0 ? std::min<std::int64_t>(50, o.steps / 10) : 50;
   if (o.steps == 0 && o.minutes == 0 && o.stop_after == 0) o.minutes = 2.5;
   KRAMA_EXPECTS(o.features % o.heads == 0, "--features {} cannot be divided among --heads {}",
                 o.features, o.heads);

@@ -56,7 +56,9 @@ class Chain {
   void params(ParamSpec& spec, Visit& visit) const {
     detail::for_each_index<nodes>([&](auto i) {
       const auto& n = std::get<i()>(nodes_);
-      spec.within(name_of(n, i()), [&] { node::params(n, spec, visit); });
+      // A named node brings its own name; others are called by their place.
+      constexpr bool named = requires { n.name(); };
+      spec.within(named ? "" : std::to_string(i()), [&] { node::params(n, spec, visit); });
     });
   }
 
@@ -117,15 +119,6 @@ class Chain {
   template <int I>
   static constexpr bool kept() {
     return node::needs_output<node_type<I - 1>>() || node::needs_input<node_type<I>>();
-  }
-
-  template <class N>
-  static std::string name_of(const N& n, int index) {
-    if constexpr (requires { n.name(); }) {
-      return std::string(n.name());
-    } else {
-      return std::to_string(index);
-    }
   }
 
   template <class T>
@@ -214,7 +207,7 @@ class Named {
   [[nodiscard]] Shape out(const Shape& in) const { return node::out(inner_, in); }
   template <class Visit>
   void params(ParamSpec& spec, Visit& visit) const {
-    node::params(inner_, spec, visit);
+    spec.within(name_, [&] { node::params(inner_, spec, visit); });
   }
   template <class T>
   [[nodiscard]] NodeSizes sizes(const Shape& in) const {
