@@ -33,7 +33,7 @@ struct Init {
 struct ParamOptions {
   bool decay = true;    ///< takes part in weight decay (matrices do; biases and norms do not)
   bool frozen = false;  ///< never updated, has no gradient
-  std::string tie;      ///< full name of the parameter whose memory this one shares; empty: its own
+  std::string tie = {};   ///< full name of the parameter whose memory this one shares; empty: its own
 };
 
 struct ParamInfo {

@@ -17,6 +17,7 @@
 #include <krama/optim/clip.hpp>
 #include <krama/optim/optimizer.hpp>
 #include <krama/plan/plain.hpp>
+#include <krama/plan/recompute.hpp>
 #include <krama/program/shard.hpp>
 #include <krama/program/step_values.hpp>
 #include <krama/program/trace.hpp>
@@ -28,8 +29,8 @@ struct ExecutorOptions {
   std::int64_t memory_budget = 0;        ///< bytes for values and stashes; 0: no limit
   double clip_norm = 0.0;                ///< global gradient norm at most this; 0: no clipping
   std::int64_t bucket_elements = 1 << 22;
-  std::vector<bool> recompute;           ///< blocks whose stash is made again; empty: none
-  std::vector<double> owner_weights;     ///< how parameters are shared out; empty: equally
+  std::vector<bool> recompute = {};         ///< blocks whose stash is made again; empty: none
+  std::vector<double> owner_weights = {};   ///< how parameters are shared out; empty: equally
 };
 
 /// What a micro-batch's memory looks like to whoever fills it.

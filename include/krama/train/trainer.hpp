@@ -25,7 +25,7 @@ struct TrainerOptions {
   std::int64_t stop_after = 0;      ///< stop before step `stop_after`, as if interrupted; 0: do not
   double time_limit = 0;            ///< seconds of this call; 0: none
   std::uint64_t seed = 1;
-  std::vector<double> shares;       ///< of the batch, one a rank; empty: equal
+  std::vector<double> shares = {};  ///< of the batch, one a rank; empty: equal
   std::int64_t fingerprint_every = 100;  ///< steps between comparisons of the replicas; 0: never
   ExecutorOptions executor = {};
 };
