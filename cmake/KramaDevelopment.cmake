@@ -36,7 +36,8 @@ endforeach()
 # What everything else of the development build is compiled with.
 add_library(krama_dev_flags INTERFACE)
 target_link_libraries(krama_dev_flags INTERFACE krama_native_flags)
-# Every build of the project optimises the same way: -O3 in Release.
+# Every build of the project uses ISO C++ and optimises the same way: -O3 in Release.
+set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
 
 # krama_add_unlike_executable(TARGET SOURCES...): TARGET.v3 and TARGET.native from the same sources.

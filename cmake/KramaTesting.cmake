@@ -97,18 +97,19 @@ function(krama_finish_tests)
 endfunction()
 
 # Parsing Kokkos, Catch2 and fmt is most of a test's compile time; done once.
-function(krama_use_test_pch target)
-  if(NOT TARGET krama_test_pch)
-    file(WRITE "${PROJECT_BINARY_DIR}/krama_test_pch.cpp" "")
-    add_library(krama_test_pch OBJECT "${PROJECT_BINARY_DIR}/krama_test_pch.cpp")
-    target_link_libraries(krama_test_pch PRIVATE krama::krama Catch2::Catch2 krama_dev_flags)
-    target_precompile_headers(krama_test_pch PRIVATE <Kokkos_Core.hpp> <fmt/format.h>
-      <catch2/catch_all.hpp> <algorithm> <array> <chrono> <cmath> <cstdint> <functional>
-      <map> <memory> <random> <span> <string> <vector>)
-    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # what ccache needs for precompiled headers of gcc
-      target_compile_options(krama_test_pch PRIVATE -fpch-preprocess)
-    endif()
+function(krama_make_test_pch)
+  file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/krama_test_pch.cpp" CONTENT "")
+  add_library(krama_test_pch OBJECT "${PROJECT_BINARY_DIR}/krama_test_pch.cpp")
+  target_link_libraries(krama_test_pch PRIVATE krama::krama Catch2::Catch2 krama_dev_flags)
+  target_precompile_headers(krama_test_pch PRIVATE <Kokkos_Core.hpp> <fmt/format.h>
+    <catch2/catch_all.hpp> <algorithm> <array> <chrono> <cmath> <cstdint> <functional>
+    <map> <memory> <random> <span> <string> <vector>)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # what ccache needs for precompiled headers of gcc
+    target_compile_options(krama_test_pch PRIVATE -fpch-preprocess)
   endif()
+endfunction()
+
+function(krama_use_test_pch target)
   target_precompile_headers(${target} REUSE_FROM krama_test_pch)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(${target} PRIVATE -fpch-preprocess)
@@ -171,23 +172,31 @@ endfunction()
 
 # krama_add_compile_fail(FILE MESSAGE REGEX): passes only if FILE does not compile and the compiler
 # says something that matches. The same FILE must compile with -DKRAMA_COMPILES, so that it fails for
-# the reason it is meant to.
+# the reason it is meant to. The compiler is called with the flags of the other tests.
 function(krama_add_compile_fail file)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "MESSAGE" "")
+  set(flags "${PROJECT_BINARY_DIR}/krama_compile_fail.flags")
+  get_property(written GLOBAL PROPERTY krama_compile_fail_flags)
+  if(NOT written)
+    set_property(GLOBAL PROPERTY krama_compile_fail_flags TRUE)
+    string(TOUPPER "${CMAKE_BUILD_TYPE}" type)
+    set(includes "$<TARGET_PROPERTY:krama_test_pch,INCLUDE_DIRECTORIES>")
+    set(includes "$<FILTER:${includes},EXCLUDE,^/usr/include$>")
+    file(GENERATE OUTPUT "${flags}" CONTENT "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${type}}
+${CMAKE_CXX20_STANDARD_COMPILE_OPTION}
+-D$<JOIN:$<TARGET_PROPERTY:krama_test_pch,COMPILE_DEFINITIONS>,\n-D>
+-isystem $<JOIN:$<REMOVE_DUPLICATES:${includes}>,\n-isystem >
+$<JOIN:$<REMOVE_DUPLICATES:$<TARGET_PROPERTY:krama_test_pch,COMPILE_OPTIONS>>,\n>
+-include $<TARGET_PROPERTY:krama_test_pch,BINARY_DIR>/CMakeFiles/krama_test_pch.dir/cmake_pch.hxx
+-fsyntax-only
+" TARGET krama_test_pch)
+  endif()
   get_filename_component(base "${file}" NAME_WE)
-  set(target krama_compile_fail_${base})
   foreach(kind IN ITEMS fails compiles)
-    add_library(${target}_${kind} OBJECT EXCLUDE_FROM_ALL "${KRAMA_TESTS_DIR}/${file}")
-    target_link_libraries(${target}_${kind} PRIVATE krama::krama)
-    # The compiler itself: a cached failure would be told in the same words, but later.
-    set_target_properties(${target}_${kind} PROPERTIES CXX_COMPILER_LAUNCHER "")
-    target_compile_options(${target}_${kind} PRIVATE -fsyntax-only)
     add_test(NAME compile_fail.${base}.${kind} COMMAND "${CMAKE_COMMAND}"
-      "-DBUILD=${CMAKE_BINARY_DIR}" "-DTARGET=${target}_${kind}" "-DKIND=${kind}"
-      "-DMESSAGE=${arg_MESSAGE}" -P "${PROJECT_SOURCE_DIR}/cmake/KramaCompileFail.cmake")
+      "-DCOMPILER=${CMAKE_CXX_COMPILER}" "-DFLAGS=${flags}" "-DFILE=${KRAMA_TESTS_DIR}/${file}"
+      "-DKIND=${kind}" "-DMESSAGE=${arg_MESSAGE}"
+      -P "${PROJECT_SOURCE_DIR}/cmake/KramaCompileFail.cmake")
     krama_test_properties(compile_fail.${base}.${kind} 1 compile_fail)
-    # Two builds in one folder at a time would disturb each other.
-    set_property(TEST compile_fail.${base}.${kind} PROPERTY RESOURCE_LOCK krama_build)
   endforeach()
-  target_compile_definitions(${target}_compiles PRIVATE KRAMA_COMPILES)
 endfunction()
