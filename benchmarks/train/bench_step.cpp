@@ -2,7 +2,8 @@
 // Copyright (c) the Krama authors
 //
 // Times training steps of one configuration on one rank and prints one JSON line. compare.py runs it in
-// turns with its peers. Configurations: gpt128, gpt384, mlp32, mlp128, mlp1024.
+// turns with its peers. Configurations: gpt128, gpt384, mlp32,
+// mlp128, mlp1024; "sgemm" times one product, "profile" as third word says where the time goes.
 
 #include <krama/comm/self.hpp>
 #include <krama/models/gpt.hpp>
@@ -50,7 +51,29 @@ Problem make(std::string_view name) {
   return {krama::models::mlp<D, float>({{784, 256, 10}}), batch, 10};
 }
 
-/// Seconds of each step, and where they went.
+/// Speed of one large product through Krama's door (KRAMA_GEMM chooses the library behind it).
+void time_sgemm() {
+  const krama::exec_of<D> exec;
+  using M = krama::mem_of<D>;
+  constexpr std::int64_t n = 2048;
+  const krama::Tensor<float, 2, M> a(exec, "a", {n, n});
+  const krama::Tensor<float, 2, M> b(exec, "b", {n, n});
+  const krama::Tensor<float, 2, M> c(exec, "c", {n, n});
+  krama::fill(exec, a.ref(), 0.5F);
+  krama::fill(exec, b.ref(), 0.25F);
+  double best = 1e30;
+  for (int i = 0; i < 6; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    krama::kernels::gemm(exec, krama::kernels::Op::none, krama::kernels::Op::none, 1.0F, a.cref(),
+                         b.cref(), 0.0F, c.ref());
+    krama::kokkos_ext::fence(exec, "bench");
+    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
+                              .count());
+  }
+  std::printf("{\"gflops\":%.1f}\n", 2e-9 * n * n * n / best);
+}
+
+/// Milliseconds of a step, and where they went.
 void run(std::string_view name, int steps, bool profile) {
   const krama::exec_of<D> exec;
   Problem p = make(name);
@@ -109,6 +132,10 @@ int main(int argc, char** argv) {
   const Kokkos::ScopeGuard kokkos(argc, argv);
   const std::string name = argc > 1 ? argv[1] : "gpt128";
   const int steps = argc > 2 ? std::atoi(argv[2]) : 20;
+  if (name == "sgemm") {
+    time_sgemm();
+    return 0;
+  }
   run(name, steps, argc > 3 && std::string_view(argv[3]) == "profile");
   return 0;
 }

@@ -29,8 +29,8 @@ def environment():
     return env
 
 
-def run(command):
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True)
+def run(command, **extra):
+    done = subprocess.run(command, env=dict(environment(), **extra), capture_output=True, text=True)
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode != 0 or not lines:
         reason = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
@@ -57,8 +57,11 @@ def main():
         print(f"no PyTorch here ({reason}): no peer to compare with")
         return 1
     print(f"peer's sgemm 2048^3: {figure['gflops']} GFLOP/s")
-    own, _ = run([str(pathlib.Path(bench).parent / "bench_sgemm_floor")])
-    floor = own["gflops"] if own else 200.0
+    own, reason = run([bench, "sgemm"], KRAMA_GEMM="openblas")
+    if own is None:
+        print(f"OpenBLAS' sgemm cannot be measured: {reason}")
+        return 1
+    floor = own["gflops"]
     if figure["gflops"] < 0.5 * floor:
         print(f"refused: the peer's sgemm is under half of OpenBLAS' {floor} GFLOP/s")
         return 1
