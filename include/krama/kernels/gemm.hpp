@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include <krama/kernels/detail/gemm_args.hpp>
+#include <krama/kernels/detail/gemm_batched.hpp>
 #include <krama/kernels/detail/gemm_onednn.hpp>
 #include <krama/kernels/detail/gemm_openblas.hpp>
 #include <krama/kernels/detail/gemm_packed.hpp>
@@ -130,6 +131,29 @@ void gemm_any(const E& exec, const GemmArgs<T, T, TC>& g) {
   gemm_portable(exec, g);
 }
 
+template <ExecutionSpace E, class T, class TC>
+void gemm_batched(const E& exec, const GemmArgs<T, T, TC>& first, const BatchStrides& strides,
+                  std::int64_t batch) {
+  if (first.m == 0 || first.n == 0 || batch <= 0) return;
+  GemmDoor door = chosen_gemm_door();
+  if (door == GemmDoor::automatic) door = gemm_rule<E>(first);
+  if constexpr (kokkos_ext::is_host_space<E>) {
+#if KRAMA_PACKED_GEMM
+    const std::int64_t threads = inside_parallel_region<E>() ? 1 : exec.concurrency();
+    if ((door == GemmDoor::packed || door == GemmDoor::onednn) &&
+        shared_by_products(batch, threads)) {
+      gemm_batched_on_host(exec, first, strides, batch, door, threads);
+      return;
+    }
+#endif
+    if (door != GemmDoor::portable) {
+      for (std::int64_t i = 0; i < batch; ++i) gemm_any(exec, product_of_batch(first, strides, i));
+      return;
+    }
+  }
+  gemm_portable(exec, first, strides, batch);
+}
+
 template <class TA, class TB, class TC>
 void check_types() {
   static_assert(std::is_same_v<TA, TB>, "gemm: A and B must have the same element type");
@@ -159,10 +183,11 @@ void batched_gemm_strided(const E& exec, Op ta, Op tb, std::int64_t m, std::int6
                           std::int64_t stride_a, const TB* b, std::int64_t ldb,
                           std::int64_t stride_b, accum_t<TC> beta, TC* c, std::int64_t ldc,
                           std::int64_t stride_c, std::int64_t batch) {
-  for (std::int64_t i = 0; i < batch; ++i) {
-    gemm_strided(exec, ta, tb, m, n, k, alpha, a + i * stride_a, lda, b + i * stride_b, ldb, beta,
-                 c + i * stride_c, ldc);
-  }
+  detail::check_types<TA, TB, TC>();
+  detail::gemm_batched(exec,
+                       detail::GemmArgs<TA, TB, TC>{ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c,
+                                                    ldc, nullptr},
+                       detail::BatchStrides{stride_a, stride_b, stride_c}, batch);
 }
 
 /// C (m,n) = alpha op(A) op(B) + beta C, packed row-major. Asynchronous on `exec`.

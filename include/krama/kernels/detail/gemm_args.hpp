@@ -2,6 +2,7 @@
 // Copyright (c) the Krama authors
 #pragma once
 
+#include <Kokkos_Macros.hpp>
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
@@ -40,6 +41,23 @@ struct GemmArgs {
   std::int64_t ldc = 0;
   const TB* bias = nullptr;
 };
+
+/// Elements from one product of a batch to the next.
+struct BatchStrides {
+  std::int64_t a = 0;
+  std::int64_t b = 0;
+  std::int64_t c = 0;
+};
+
+template <class TA, class TB, class TC>
+KOKKOS_FUNCTION GemmArgs<TA, TB, TC> product_of_batch(GemmArgs<TA, TB, TC> g,
+                                                      const BatchStrides& strides,
+                                                      std::int64_t i) {
+  g.a += i * strides.a;
+  g.b += i * strides.b;
+  g.c += i * strides.c;
+  return g;
+}
 
 inline GemmDoor gemm_door_named(std::string_view word) {
   if (word == "portable") return GemmDoor::portable;

@@ -4,6 +4,7 @@
 
 #include <Kokkos_Core.hpp>
 
+#include <krama/core/extents.hpp>
 #include <krama/kernels/detail/gemm_args.hpp>
 #include <krama/kokkos_ext/seam.hpp>
 
@@ -39,7 +40,9 @@ struct PortableGemm {
   static constexpr int owned = S::micro_tiles / S::members;  ///< micro tiles of one member
   static constexpr int micro_size = S::micro_rows * S::micro_cols;
 
-  GemmArgs<TA, TB, TC> g;
+  GemmArgs<TA, TB, TC> first;
+  BatchStrides strides;
+  std::int64_t tiles = 1;  ///< of one product; the league holds those of all products in order
 
   /// out[i / Width][p][i % Width] = in(i, p) for i < count, zero up to the next multiple of Width:
   /// panels in the order in which micro tiles read them. A member copies a run of steps of a panel,
@@ -95,7 +98,8 @@ struct PortableGemm {
     }
   }
 
-  KOKKOS_FUNCTION void store(const A* sum, std::int64_t i0, std::int64_t j0) const {
+  KOKKOS_FUNCTION static void store(const GemmArgs<TA, TB, TC>& g, const A* sum, std::int64_t i0,
+                                    std::int64_t j0) {
     for (int i = 0; i < S::micro_rows && i0 + i < g.m; ++i) {
       for (int j = 0; j < S::micro_cols && j0 + j < g.n; ++j) {
         TC& c = g.c[(i0 + i) * g.ldc + j0 + j];
@@ -108,9 +112,11 @@ struct PortableGemm {
   }
 
   KOKKOS_FUNCTION void operator()(const Member& team) const {
+    const std::int64_t tile = team.league_rank() % tiles;
+    const auto g = product_of_batch(first, strides, team.league_rank() / tiles);
     const std::int64_t tiles_across = (g.n + S::cols - 1) / S::cols;
-    const std::int64_t i0 = team.league_rank() / tiles_across * S::rows;
-    const std::int64_t j0 = team.league_rank() % tiles_across * S::cols;
+    const std::int64_t i0 = tile / tiles_across * S::rows;
+    const std::int64_t j0 = tile % tiles_across * S::cols;
     const int valid_rows = static_cast<int>(g.m - i0 < S::rows ? g.m - i0 : S::rows);
     const int valid_cols = static_cast<int>(g.n - j0 < S::cols ? g.n - j0 : S::cols);
     A* const a = static_cast<A*>(team.team_scratch(S::scratch_level).get_shmem(S::scratch_bytes));
@@ -143,20 +149,22 @@ struct PortableGemm {
       const int micro = t * S::members + team.team_rank();
       const int i = micro % (S::rows / S::micro_rows);
       const int j = micro / (S::rows / S::micro_rows);
-      store(sum + t * micro_size, i0 + i * S::micro_rows, j0 + j * S::micro_cols);
+      store(g, sum + t * micro_size, i0 + i * S::micro_rows, j0 + j * S::micro_cols);
     }
   }
 };
 
 template <ExecutionSpace E, class TA, class TB, class TC>
-void gemm_portable(const E& exec, const GemmArgs<TA, TB, TC>& g) {
+void gemm_portable(const E& exec, const GemmArgs<TA, TB, TC>& g, const BatchStrides& strides = {},
+                   std::int64_t batch = 1) {
   using Kernel = PortableGemm<E, TA, TB, TC>;
   using S = typename Kernel::S;
   const std::int64_t tiles = (g.m + S::rows - 1) / S::rows * ((g.n + S::cols - 1) / S::cols);
-  KRAMA_EXPECTS(tiles <= 0x7fffffff, "gemm: C ({}, {}) has too many tiles", g.m, g.n);
-  typename Kernel::Policy policy(exec, static_cast<int>(tiles), S::members);
+  KRAMA_EXPECTS(checked_product(tiles, batch) <= 0x7fffffff,
+                "gemm: {} products with C ({}, {}) have too many tiles", batch, g.m, g.n);
+  typename Kernel::Policy policy(exec, static_cast<int>(tiles * batch), S::members);
   policy.set_scratch_size(S::scratch_level, Kokkos::PerTeam(S::scratch_bytes));
-  kokkos_ext::launch_policy("krama::kernels::gemm", policy, Kernel{g});
+  kokkos_ext::launch_policy("krama::kernels::gemm", policy, Kernel{g, strides, tiles});
 }
 
 }  // namespace krama::kernels::detail
