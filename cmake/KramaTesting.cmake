@@ -7,6 +7,8 @@
 # krama_add_mixed_test(mixed/test_step.cpp RANKS A:1 B:2)   unlike executables in one job
 # krama_add_compile_fail(compile_fail/x.cpp MESSAGE "regex")
 #
+# A long test case is tagged "[.][full]": it runs in tests of its own that have the label full.
+#
 # Paths are relative to tests/. The files of one folder become one executable (krama_test_nn), those
 # that are marked MPI another (krama_test_comm_mpi). LIBRARIES and DEFINITIONS are added to it.
 
@@ -82,18 +84,46 @@ function(krama_finish_tests)
     target_link_libraries(${target} PRIVATE krama_dev_flags ${LIBRARIES})
     target_compile_definitions(${target} PRIVATE ${DEFINITIONS})
     krama_use_test_pch(${target})
+    krama_has_long_tests(long ${sources})
     if(ranks)
       foreach(n IN LISTS ranks)
         add_test(NAME ${key}.np${n} COMMAND "${KRAMA_LAUNCH}" -n ${n} $<TARGET_FILE:${target}>)
         krama_test_properties(${key}.np${n} ${n} ${module} openmp np${n})
+        if(long)
+          add_test(NAME ${key}.full.np${n}
+            COMMAND "${KRAMA_LAUNCH}" -n ${n} $<TARGET_FILE:${target}> "[full]")
+          krama_long_test_properties(${key}.full.np${n} ${n} ${module} openmp np${n})
+        endif()
       endforeach()
     else()
       add_test(NAME ${key} COMMAND ${target})
       krama_test_properties(${key} ${krama_test_threads} ${module} openmp)
+      if(long)
+        add_test(NAME ${key}.full COMMAND ${target} "[full]")
+        krama_long_test_properties(${key}.full ${krama_test_threads} ${module} openmp)
+      endif()
       set_property(TEST ${key} PROPERTY ENVIRONMENT
         OMP_NUM_THREADS=${krama_test_threads} OMP_PROC_BIND=false)
     endif()
   endforeach()
+endfunction()
+
+# krama_has_long_tests(RESULT FILES...): true when a test case is tagged "[full]".
+function(krama_has_long_tests result)
+  foreach(file IN LISTS ARGN)
+    file(STRINGS "${file}" lines REGEX "\\[full\\]")
+    if(lines)
+      set(${result} TRUE PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+  set(${result} FALSE PARENT_SCOPE)
+endfunction()
+
+function(krama_long_test_properties name processors)
+  krama_test_properties(${name} ${processors} ${ARGN} full)
+  set_property(TEST ${name} PROPERTY TIMEOUT 3600)
+  set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT KRAMA_TEST_WATCHDOG=1800)
 endfunction()
 
 # Parsing Kokkos, Catch2 and fmt is most of a test's compile time; done once.
