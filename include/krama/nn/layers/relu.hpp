@@ -34,7 +34,10 @@ struct Relu {
     T* d_in = dx.data();
     kernels::for_each(
         ctx.exec(), "krama::nn::relu::backward", dx.size(), KOKKOS_LAMBDA(std::int64_t i) {
-          d_in[i] = static_cast<accum_t<T>>(out[i]) > 0 ? d_out[i] : T(0);
+          // Loaded whatever the sign: a load that depends on a comparison keeps compilers from
+          // vectorising.
+          const T d = d_out[i];
+          d_in[i] = static_cast<accum_t<T>>(out[i]) > 0 ? d : T(0);
         });
   }
 };

@@ -61,10 +61,11 @@ struct CrossEntropyRow {
       total = exponentials(x, top);
       if (d != nullptr) {
         const A scale = valid ? w / total : nan;
-        KRAMA_VECTOR_LOOP
-        for (std::int64_t i = 0; i < classes; ++i) {
+        const auto write = [x, d, top, scale](std::int64_t i) {
           d[i] = static_cast<T>(kernels::exp_nonpositive(static_cast<A>(x[i]) - top) * scale);
-        }
+        };
+        KRAMA_VECTOR_LOOP
+        for (std::int64_t i = 0; i < classes; ++i) write(i);
       }
     }
     if (d != nullptr && valid) {
