@@ -52,10 +52,21 @@ float load(const fs::path& path) {
   return value;
 }
 
+/// Gives this process mounts of its own, so that one made at `folder` is seen nowhere else.
+bool own_mounts(fs::path folder) {
+  if (::unshare(CLONE_NEWNS) != 0) return false;
+  // Only a mount point can be made private, and in a chroot "/" is none: take the nearest above.
+  while (::mount("none", folder.c_str(), nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
+    if (folder == folder.root_path()) return false;
+    folder = folder.parent_path();
+  }
+  return true;
+}
+
 }  // namespace
 
 TEST_CASE("atomic_file: replaces, and leaves no trace without commit", "[io]") {
-  const TempFolder folder;
+  const TempFolder folder(fs::temp_directory_path());  // a real disk
   const auto path = folder / "f";
   {
     AtomicFile file(path);
@@ -84,7 +95,7 @@ TEST_CASE("atomic_file: replaces, and leaves no trace without commit", "[io]") {
 }
 
 TEST_CASE("K01: killed at any system call, a save leaves the old file or the new one", "[io]") {
-  const TempFolder folder;
+  const TempFolder folder(fs::temp_directory_path());
   const auto path = folder / "c.safetensors";
   for (const auto kind : {Faults::Kind::kill, Faults::Kind::kill_half}) {
     int kills = 0;
@@ -121,7 +132,7 @@ TEST_CASE("K01: killed at any system call, a save leaves the old file or the new
 }
 
 TEST_CASE("K09: an error of any system call is reported and leaves the old file", "[io]") {
-  const TempFolder folder;
+  const TempFolder folder(fs::temp_directory_path());
   const auto path = folder / "c.safetensors";
   int failures = 0;
   for (const int error : {ENOSPC, EIO, EDQUOT}) {
@@ -147,7 +158,7 @@ TEST_CASE("K09: an error of any system call is reported and leaves the old file"
 }
 
 TEST_CASE("K09: short writes and EINTR are resumed", "[io]") {
-  const TempFolder folder;
+  const TempFolder folder(fs::temp_directory_path());
   Faults::plan(Faults::Kind::hiccup, 0);
   AtomicFile file(folder / "f", 0, {.write = Faults::write, .pwrite = Faults::pwrite});
   std::string content;
@@ -171,7 +182,7 @@ TEST_CASE("K09: a full device is an error, not a file", "[io]") {
 }
 
 TEST_CASE("K09: ulimit -f is an error, not the end of the process", "[io]") {
-  const TempFolder folder;
+  const TempFolder folder(fs::temp_directory_path());
   const auto path = folder / "c.safetensors";
   save(path, 1.0F);
   const int status = in_child([&] {
@@ -188,11 +199,10 @@ TEST_CASE("K09: ulimit -f is an error, not the end of the process", "[io]") {
 }
 
 TEST_CASE("K09: a disk that fills up, for real", "[io]") {
-  const TempFolder folder;
+  const TempFolder folder(fs::temp_directory_path());
   const auto path = folder / "c.safetensors";
   const int status = in_child([&] {
-    if (::unshare(CLONE_NEWNS) != 0 ||
-        ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+    if (!own_mounts(folder.path()) ||
         ::mount("none", folder.path().c_str(), "tmpfs", 0, "size=1200k") != 0) {
       return 77;
     }
@@ -214,7 +224,7 @@ TEST_CASE("K09: a disk that fills up, for real", "[io]") {
 }
 
 TEST_CASE("K09: an estimate beyond the disk is refused before anything is written", "[io]") {
-  const TempFolder folder;
+  const TempFolder folder(fs::temp_directory_path());
   const auto why = message_of([&] { AtomicFile file(folder / "f", std::int64_t{1} << 60); });
   CHECK(has(why, "not enough space on the disk"));
   CHECK(has(why, "wanted 1152921504606846976 bytes"));
@@ -222,7 +232,7 @@ TEST_CASE("K09: an estimate beyond the disk is refused before anything is writte
 }
 
 TEST_CASE("atomic_file: two writers, bad targets", "[io]") {
-  const TempFolder folder;
+  const TempFolder folder(fs::temp_directory_path());
   const auto path = folder / "f";
   {
     AtomicFile first(path);

@@ -3,8 +3,8 @@
 #include <krama/io/safetensors.hpp>
 //
 #include <catch2/catch_test_macros.hpp>
-#include <chrono>
 #include <cstring>
+#include <ctime>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -256,11 +256,12 @@ TEST_CASE("K06: a million tensors take seconds, not hours", "[io]") {
   }
   json += "}";
   REQUIRE(json.size() < 100'000'000);
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // of the processor: the machine may be busy
   const auto header = krama::io::parse_safetensors_header(json, 1'000'000, "f");
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  const double took = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   CHECK(header.tensors.size() == 1'000'000);
-  CHECK(took.count() < 30.0);
+  INFO(took << " s");
+  CHECK(took < 30.0);
 }
 
 TEST_CASE("K07: missing and unexpected tensors are listed", "[io]") {

@@ -57,17 +57,19 @@ inline void check_entry(const TensorEntry& t, std::int64_t data_bytes, const std
                      .found = found,
                      .wanted = wanted});
   };
-  const std::string span = "[" + std::to_string(t.begin) + ", " + std::to_string(t.end) + "]";
-  if (t.begin > t.end) fail("data_offsets run backwards", span, "begin <= end");
+  const auto span = [&t] {
+    return "[" + std::to_string(t.begin) + ", " + std::to_string(t.end) + "]";
+  };
+  if (t.begin > t.end) fail("data_offsets run backwards", span(), "begin <= end");
   if (t.end > data_bytes) {
-    fail("data_offsets beyond the end of the data", span,
+    fail("data_offsets beyond the end of the data", span(),
          "at most " + std::to_string(data_bytes) + " (is the file truncated?)");
   }
   const auto want = packed_bytes(t.extents, size_of(t.type));
   if (!want) fail("the shape multiplies to more than 2^63 bytes", to_text(t.extents), "less");
-  if (*want != t.end - t.begin) {
+  if (*want != t.bytes()) {
     fail("data_offsets do not fit shape and dtype",
-         span + ", " + std::to_string(t.end - t.begin) + " bytes",
+         span() + ", " + std::to_string(t.bytes()) + " bytes",
          std::to_string(*want) + " for " + std::string(name_of(t.type)) + to_text(t.extents));
   }
 }
