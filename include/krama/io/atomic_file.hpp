@@ -178,8 +178,8 @@ class AtomicFile {
 
   void discard() noexcept {
     if (!fd_) return;
-    ::unlink(
-        temp_.c_str());  // first, while we hold the lock: later the name may be another writer's
+    // First, while we hold the lock: later the name may be another writer's.
+    ::unlink(temp_.c_str());
     fd_.reset();
   }
 
