@@ -32,7 +32,10 @@ else
   options+=(--user "$(id -u):$(id -g)")
 fi
 IFS=: read -r -a more <<<"${KRAMA_BIND:-}"
+declare -A seen=()
 for folder in "$checkout" "$KRAMA_CACHE" "$PWD" "${more[@]}"; do
+  [ -z "${seen[$folder/]:-}" ] || continue  # an engine refuses the same volume twice
+  seen[$folder/]=1
   case $folder in
     / | /usr | /usr/* | /etc | /etc/* | /bin | /lib | /lib64 | /sbin | /var | /proc/* | /sys/*) ;;
     /*) options+=(--volume "$folder:$folder") ;;
@@ -47,6 +50,7 @@ while IFS= read -r name; do
 done < <(compgen -e)
 exec "$engine" run "${options[@]}" \
   --env HOME="$KRAMA_CACHE" --env CCACHE_DIR="$KRAMA_CACHE/ccache" \
+  --env CCACHE_BASEDIR="$checkout" --env CCACHE_NOHASHDIR=1 \
   --env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime \
   --env OMP_NUM_THREADS="${OMP_NUM_THREADS:-$(nproc)}" --env OMP_PROC_BIND=false \
   --env KRAMA_TOOLBOX=native "$image" "$@"

@@ -108,5 +108,6 @@ exec unshare --mount --propagation private bash -c "$enter" toolbox "$root" "$PW
   "${binds[@]}" /usr/bin/env -i \
   HOME="$HOME" USER="${USER:-root}" LC_ALL=C.UTF-8 \
   PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin$cuda" \
-  CCACHE_DIR="$cache/ccache" CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime \
+  CCACHE_DIR="$cache/ccache" CCACHE_BASEDIR="$checkout" CCACHE_NOHASHDIR=1 \
+  CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime \
   OMP_NUM_THREADS="$(nproc)" OMP_PROC_BIND=false "${keep[@]}" KRAMA_TOOLBOX=native "$@"
