@@ -24,7 +24,7 @@ struct BlockedLoop {
   KOKKOS_FUNCTION void operator()(std::int64_t block) const {
     const std::int64_t begin = block * host_block;
     const std::int64_t end = begin + host_block < n ? begin + host_block : n;
-#if defined(__GNUC__) && !defined(__CUDA_ARCH__) && !defined(__HIP_DEVICE_COMPILE__)
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDA_ARCH__)
 #pragma GCC ivdep
 #endif
     for (std::int64_t i = begin; i < end; ++i) f(i);
