@@ -3,6 +3,7 @@
 #pragma once
 
 #include <krama/kernels/detail/attention_args.hpp>
+#include <krama/kokkos_ext/team.hpp>
 
 /// Causal attention for any execution space: a team for each query (forward, dQ) or key (dK, dV).
 /// Plain rather than fast: every team reads keys and values from the caches. Work memory holds
@@ -73,25 +74,17 @@ struct AttentionForwardTeam {
     A* p = static_cast<A*>(
         team.team_scratch(level).get_shmem(static_cast<std::size_t>(g.s.time) * sizeof(A)));
     const A* q = g.work + g.in(b, i) + g.q_at(head);
-    A top{0};
-    Kokkos::parallel_reduce(
-        Kokkos::TeamThreadRange(team, i + 1),
-        [&](std::int64_t j, A& best) {
-          p[j] = dot(q, g.work + g.in(b, j) + g.k_at(kv), nf, A{0});
-          if (p[j] > best) best = p[j];
-        },
-        Kokkos::Max<A>(top));
+    const A top = kokkos_ext::team_max<A>(team, i + 1, [&](std::int64_t j) {
+      p[j] = dot(q, g.work + g.in(b, j) + g.k_at(kv), nf, A{0});
+      return p[j];
+    });
     team.team_barrier();
-    A sum{0};
-    Kokkos::parallel_reduce(
-        Kokkos::TeamThreadRange(team, i + 1),
-        [&](std::int64_t j, A& part) {
-          p[j] = exp_nonpositive(p[j] - top);
-          part += p[j];
-        },
-        sum);
+    const A sum = kokkos_ext::team_sum<A>(team, i + 1, [&](std::int64_t j) {
+      p[j] = exp_nonpositive(p[j] - top);
+      return p[j];
+    });
     team.team_barrier();
-    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, nf), [&](std::int64_t f) {
+    kokkos_ext::team_for(team, nf, [&](std::int64_t f) {
       A o{0};
       for (std::int64_t j = 0; j <= i; ++j) o += p[j] * g.work[g.in(b, j) + g.v_at(kv) + f];
       g.y[g.out(b, i, head) + f] = static_cast<T>(o / sum);
@@ -124,18 +117,14 @@ struct AttentionQueryTeam {
     const A* q = g.work + g.in(b, i) + g.q_at(head);
     const T* d = g.dy + g.out(b, i, head);
     const A lse = g.lse[g.lse_at(b, head, i)];
-    A sum{0};
-    Kokkos::parallel_reduce(
-        Kokkos::TeamThreadRange(team, i + 1),
-        [&](std::int64_t j, A& part) {
-          const A* row = g.work + g.in(b, j);
-          p[j] = exp_nonpositive(dot(q, row + g.k_at(kv), nf, A{0}) - lse);
-          dp[j] = dot(d, row + g.v_at(kv), nf, A{0});
-          part += p[j] * dp[j];
-        },
-        sum);
+    const A sum = kokkos_ext::team_sum<A>(team, i + 1, [&](std::int64_t j) {
+      const A* row = g.work + g.in(b, j);
+      p[j] = exp_nonpositive(dot(q, row + g.k_at(kv), nf, A{0}) - lse);
+      dp[j] = dot(d, row + g.v_at(kv), nf, A{0});
+      return p[j] * dp[j];
+    });
     team.team_barrier();
-    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, nf), [&](std::int64_t f) {
+    kokkos_ext::team_for(team, nf, [&](std::int64_t f) {
       A o{0};
       for (std::int64_t j = 0; j <= i; ++j) {
         o += p[j] * (dp[j] - sum) * g.work[g.in(b, j) + g.k_at(kv) + f];
@@ -171,7 +160,7 @@ struct AttentionKeyTeam {
     A* dv = grads + g.in(b, j) + g.v_at(kv);
     for (std::int64_t head = kv * g.s.group(); head < (kv + 1) * g.s.group(); ++head) {
       team.team_barrier();
-      Kokkos::parallel_for(Kokkos::TeamThreadRange(team, g.s.time - j), [&](std::int64_t r) {
+      kokkos_ext::team_for(team, g.s.time - j, [&](std::int64_t r) {
         const std::int64_t i = j + r;
         const std::int64_t at = g.lse_at(b, head, i);
         const A score = dot(g.work + g.in(b, i) + g.q_at(head), k, nf, A{0});
@@ -180,7 +169,7 @@ struct AttentionKeyTeam {
       });
       team.team_barrier();
       const bool first = head == kv * g.s.group();
-      Kokkos::parallel_for(Kokkos::TeamThreadRange(team, nf), [&](std::int64_t f) {
+      kokkos_ext::team_for(team, nf, [&](std::int64_t f) {
         A sum_k = first ? A{0} : dk[f];
         A sum_v = first ? A{0} : dv[f];
         for (std::int64_t r = 0; r < g.s.time - j; ++r) {
