@@ -28,6 +28,15 @@ struct MaxOp {
   }
 };
 
+/// Joins lane l with lane l + Half, then the halves of that. A compile-time count, so that each level
+/// is a vector instruction.
+template <int Half, class A, class Op>
+KOKKOS_FORCEINLINE_FUNCTION void join_lanes(A* lane, const Op& op) {
+  KRAMA_VECTOR_LOOP
+  for (int l = 0; l < Half; ++l) lane[l] = op(lane[l], lane[l + Half]);
+  if constexpr (Half > 1) join_lanes<Half / 2>(lane, op);
+}
+
 template <class A, class Op, class F>
 KOKKOS_FORCEINLINE_FUNCTION A row_reduce(std::int64_t n, A start, const Op& op, const F& f) {
   A lane[row_lanes];
@@ -39,9 +48,7 @@ KOKKOS_FORCEINLINE_FUNCTION A row_reduce(std::int64_t n, A start, const Op& op, 
   }
   const auto rest = static_cast<int>(n - whole);
   for (int l = 0; l < rest; ++l) lane[l] = op(lane[l], f(whole + l));
-  for (int half = row_lanes / 2; half > 0; half /= 2) {
-    for (int l = 0; l < half; ++l) lane[l] = op(lane[l], lane[l + half]);
-  }
+  join_lanes<row_lanes / 2>(lane, op);
   return lane[0];
 }
 }  // namespace detail
