@@ -114,6 +114,7 @@ class Executor {
     busy_us_ = 0;
     fill(exec_, sums_.ref(), 0.0);
     for (const auto& i : program) timed(i, [&] { execute(i, feed, true); });
+    if (updates_now()) ++updates_;
     return outcome_;
   }
 
@@ -283,7 +284,6 @@ class Executor {
     if (options_.clip_norm > 0) {
       scale_ = scale_ * optim::clip_factor(outcome_.grad_norm, options_.clip_norm);
     }
-    if (updates_now()) ++updates_;
   }
   [[nodiscard]] bool updates_now() const { return outcome_.finite && outcome_.weight > 0; }
 
@@ -297,7 +297,7 @@ class Executor {
     }
     range.attributes = {store_->attributes().data() + shard_.begin(k) / chunk_size,
                         {(shard_.count(k) + chunk_size - 1) / chunk_size}};
-    optimizer_.template update<D, A>(exec_, range, {lr_, scale_, updates_});
+    optimizer_.template update<D, A>(exec_, range, {lr_, scale_, updates_ + 1});
   }
 
   void gather(int k) {
