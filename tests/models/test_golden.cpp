@@ -105,9 +105,19 @@ void compare(double tolerance) {
   const auto after = krama::download(exec, store.values());
   for (const auto& s : store.segments()) {
     CAPTURE(s.name);
-    // Adam divides by the root of a squared gradient: where that is tiny, rounding is magnified.
-    CHECK(relative_error(after, s.offset, golden.read<double>("after." + s.name)) <
-          50 * tolerance);
+    // Adam divides a gradient by its own size. Where it is nothing but rounding (keys' biases, which
+    // cancel in the softmax), so is the step: those elements say nothing and are left out.
+    auto wanted = golden.read<double>("after." + s.name);
+    auto found = std::vector<double>(after.begin() + s.offset, after.begin() + s.offset + s.size);
+    const auto g = golden.read<double>("g." + s.name);
+    std::size_t left_out = 0;
+    for (std::size_t i = 0; i < g.size(); ++i) {
+      if (std::abs(g[i]) > 1e-3 * tolerance) continue;
+      found[i] = wanted[i] = 0.0;
+      ++left_out;
+    }
+    CHECK(left_out <= g.size() / 2);
+    CHECK(relative_error(found, 0, wanted) < 50 * tolerance);
   }
 }
 
