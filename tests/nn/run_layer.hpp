@@ -18,8 +18,8 @@ struct LayerRun {
   std::vector<accum_t<T>> y, dx, grads;
 };
 
-/// Runs `layer` once with the given input, parameters (flat, in the order of the layer's ids; empty:
-/// as initialised) and dy. `X` is the layer's input type.
+/// Runs `layer` once with the given input, parameters (flat, in the order of the layer's ids;
+/// empty: as initialised) and dy. `X` is the layer's input type.
 template <class T, class X, class L>
 LayerRun<T> run_layer(const L& layer, const Shape& in, const std::vector<X>& x,
                       const std::vector<accum_t<T>>& params, const std::vector<T>& dy) {

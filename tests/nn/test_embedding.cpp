@@ -54,7 +54,8 @@ TEMPLATE_TEST_CASE("embedding: rows of the table, and their sums in the order of
   std::vector<A> params;
   for (const auto v : table) params.push_back(static_cast<A>(v));
   for (const auto v : positions) params.push_back(static_cast<A>(v));
-  const auto got = run_layer<T>(Embedding{vocabulary, features, time}, {batch, time}, ids, params, dy);
+  const Embedding layer{vocabulary, features, time};
+  const auto got = run_layer<T>(layer, {batch, time}, ids, params, dy);
 
   std::vector<A> d_table(static_cast<std::size_t>(vocabulary * features));
   std::vector<A> d_positions(static_cast<std::size_t>(time * features));

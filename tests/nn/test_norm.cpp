@@ -96,7 +96,8 @@ void compare(const L& layer, bool centred, std::int64_t rows, std::int64_t n, do
 TEMPLATE_TEST_CASE("layer_norm: contract of a layer", "", double, float) {
   for (const auto& shape : {Shape{3, 5}, Shape{2, 3, 17}, Shape{70, 4}, Shape{1, 2}}) {
     const auto n = shape[-1];
-    const auto r = krama::testing::check_layer<TestDevice, TestType>(LayerNorm{.features = n}, shape);
+    const LayerNorm layer{.features = n};
+    const auto r = krama::testing::check_layer<TestDevice, TestType>(layer, shape);
     INFO(krama::to_string(shape) << r.text());
     CHECK(r.ok());
   }

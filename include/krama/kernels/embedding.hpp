@@ -8,10 +8,10 @@
 #include <krama/kernels/elementwise.hpp>
 #include <krama/kernels/vector_math.hpp>
 
-/// Rows of a table chosen by index, and the sum back. The gradient of a table row is the sum over the
-/// batch's rows that used it, always added in the order of the rows, by one owner and without atomics:
-/// the bits depend on neither threads nor scheduling. Indices must lie in the table; whoever assembles
-/// batches checks that, kernels only assert it.
+/// Rows of a table chosen by index, and the sum back. The gradient of a table row is the sum over
+/// the batch's rows that used it, always added in the order of the rows, by one owner and without
+/// atomics: the bits depend on neither threads nor scheduling. Indices must lie in the table;
+/// whoever assembles batches checks that, kernels only assert it.
 namespace krama::kernels {
 
 namespace detail {
@@ -157,8 +157,8 @@ void embed(const E& exec, TensorRef<const std::int32_t, 2, M> ids, TensorRef<con
                                       ids.extent(1), features, table.extent(0), width});
 }
 
-/// d_table and d_positions (null: not wanted) += their parts of dy. `links`: scratch of two integers a
-/// row of the batch, used on devices. Asynchronous on `exec`.
+/// d_table and d_positions (null: not wanted) += their parts of dy. `links`: scratch of two
+/// integers a row of the batch, used on devices. Asynchronous on `exec`.
 template <ExecutionSpace E, class T, MemorySpace M>
   requires AccessibleFrom<M, E>
 void embed_grad(const E& exec, TensorRef<const std::int32_t, 2, M> ids, TensorRef<const T, 3, M> dy,

@@ -212,8 +212,8 @@ void norm_forward(const E& exec, const char* label, TensorRef<const T, 2, M> x,
                                                      static_cast<accum_t<T>>(eps)});
 }
 
-/// dx (null: not wanted) from dy and what forward left; dgamma and dbeta (null: not wanted) are added
-/// to. `partial`: scratch of `norm_scratch` elements. Asynchronous on `exec`.
+/// dx (null: not wanted) from dy and what forward left; dgamma and dbeta (null: not wanted) are
+/// added to. `partial`: scratch of `norm_scratch` elements. Asynchronous on `exec`.
 template <bool Centred, ExecutionSpace E, class T, MemorySpace M>
   requires AccessibleFrom<M, E>
 void norm_backward(const E& exec, const char* label, TensorRef<const T, 2, M> x,

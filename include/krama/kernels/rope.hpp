@@ -10,10 +10,10 @@
 
 namespace krama::kernels {
 
-/// Rotary position embedding (Su et al. 2021, arXiv:2104.09864): pair i of a head's features is turned
-/// by the angle t * theta^(-2 i / features) at position t. Which features form pair i differs between
-/// published weights and cannot be seen from them: `half_split` (i, i + features / 2) in Hugging Face
-/// files, `interleaved` (2 i, 2 i + 1) in Meta's.
+/// Rotary position embedding (Su et al. 2021, arXiv:2104.09864): pair i of a head's features is
+/// turned by the angle t * theta^(-2 i / features) at position t. Which features form pair i
+/// differs between published weights and cannot be seen from them: `half_split` (i, i + features /
+/// 2) in Hugging Face files, `interleaved` (2 i, 2 i + 1) in Meta's.
 enum class RopeStyle : std::uint8_t { none, half_split, interleaved };
 
 namespace detail {
@@ -48,8 +48,8 @@ struct RopeTable {
   }
 };
 
-/// to (features) = scale * R from, with R the rotation of one position: `row` holds its cosines, then
-/// its sines. `direction` -1 turns back (the gradient). `from` and `to` must not overlap.
+/// to (features) = scale * R from, with R the rotation of one position: `row` holds its cosines,
+/// then its sines. `direction` -1 turns back (the gradient). `from` and `to` must not overlap.
 template <class From, class To, class A>
 KOKKOS_INLINE_FUNCTION void rope_row(RopeStyle style, const From* from, To* to,
                                      std::int64_t features, const A* row, A scale, A direction) {
@@ -81,8 +81,8 @@ KOKKOS_INLINE_FUNCTION void rope_row(RopeStyle style, const From* from, To* to,
 }
 }  // namespace detail
 
-/// Fills `table` (time, features): for each position the cosines, then the sines of its pairs' angles.
-/// Asynchronous on `exec`.
+/// Fills `table` (time, features): for each position the cosines, then the sines of its pairs'
+/// angles. Asynchronous on `exec`.
 template <ExecutionSpace E, class A>
 void rope_table(const E& exec, A* table, std::int64_t time, std::int64_t features, double theta) {
   using Kernel = detail::RopeTable<A>;

@@ -28,8 +28,8 @@ struct MaxOp {
   }
 };
 
-/// Joins lane l with lane l + Half, then the halves of that. A compile-time count, so that each level
-/// is a vector instruction.
+/// Joins lane l with lane l + Half, then the halves of that. A compile-time count, so that each
+/// level is a vector instruction.
 template <int Half, class A, class Op>
 KOKKOS_FORCEINLINE_FUNCTION void join_lanes(A* lane, const Op& op) {
   KRAMA_VECTOR_LOOP

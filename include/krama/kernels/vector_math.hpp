@@ -8,11 +8,12 @@
 
 /// Elementary functions for inner loops. For float they are short polynomials without branches,
 /// tables or library calls, so that compilers turn a loop over them into vector instructions; the
-/// same arithmetic on hosts and devices. For double they are Kokkos' (the library's accuracy): double
-/// is the reference type. NaN passes through, infinities and overflow behave as in <cmath>.
+/// same arithmetic on hosts and devices. For double they are Kokkos' (the library's accuracy):
+/// double is the reference type. NaN passes through, infinities and overflow behave as in <cmath>.
 ///
 /// Largest errors over all floats, in units in the last place of the result, with and without fused
-/// multiply-add: exp 1.1, log 1, tanh 1.5, sigmoid 2.4, erf 1.3 (tests/kernels/test_vector_math.cpp).
+/// multiply-add: exp 1.1, log 1, tanh 1.5, sigmoid 2.4, erf 1.3
+/// (tests/kernels/test_vector_math.cpp).
 namespace krama::kernels {
 
 namespace detail {
@@ -20,9 +21,9 @@ namespace detail {
 KOKKOS_INLINE_FUNCTION float from_bits(std::uint32_t u) { return std::bit_cast<float>(u); }
 KOKKOS_INLINE_FUNCTION std::uint32_t to_bits(float v) { return std::bit_cast<std::uint32_t>(v); }
 
-// Selections are written with integer masks instead of comparisons: compilers turn a comparison into
-// a branch around the arithmetic, and then do not vectorise the loop. The bits of a magnitude order
-// like its value, NaN above infinity.
+// Selections are written with integer masks instead of comparisons: compilers turn a comparison
+// into a branch around the arithmetic, and then do not vectorise the loop. The bits of a magnitude
+// order like its value, NaN above infinity.
 KOKKOS_INLINE_FUNCTION std::uint32_t magnitude_bits(float v) { return to_bits(v) & 0x7fffffffU; }
 /// All ones where `a` > `b`, else zero; both below 2^31.
 KOKKOS_INLINE_FUNCTION std::uint32_t mask_above(std::uint32_t a, std::uint32_t b) {
@@ -170,7 +171,8 @@ KOKKOS_INLINE_FUNCTION float erf(float x) {
   near = near * s + 1.28379166e-1F;
   near = near * x + x;
   const float t = detail::clamped_magnitude(x, 4.5F);
-  float r = (-1.72853470e-5F * t + 3.83197126e-4F) * (t * t) + (-3.88396438e-3F * t + 2.42546219e-2F);
+  float r = (-1.72853470e-5F * t + 3.83197126e-4F) * (t * t) +
+            (-3.88396438e-3F * t + 2.42546219e-2F);
   r = r * t - 1.06777877e-1F;
   r = r * t - 6.34846687e-1F;
   r = r * t - 1.28717512e-1F;

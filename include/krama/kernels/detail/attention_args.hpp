@@ -46,7 +46,8 @@ struct AttentionArgs {
   [[nodiscard]] KOKKOS_FUNCTION std::int64_t in(std::int64_t b, std::int64_t t) const {
     return (b * s.time + t) * s.row_in();
   }
-  /// Where in a packed row the queries of a head, the keys and the values of a key-value head begin.
+  /// Where in a packed row the queries of a head, the keys and the values of a key-value head
+  /// begin.
   [[nodiscard]] KOKKOS_FUNCTION std::int64_t q_at(std::int64_t head) const {
     return head * s.features;
   }

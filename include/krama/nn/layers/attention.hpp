@@ -9,13 +9,13 @@ namespace krama::nn {
 
 using kernels::RopeStyle;
 
-/// Causal self-attention (Vaswani et al. 2017, arXiv:1706.03762; grouped key-value heads: Ainslie et
-/// al. 2023, arXiv:2305.13245): input (B, T, (heads + 2 kv_heads) * head_features), the packed
-/// queries, keys and values of a Linear; output (B, T, heads * head_features);
-/// y_i = sum over j <= i of softmax_j(q_i k_j / sqrt(head_features)) v_j, head by head.
-/// Saves the input, and of each row the log of its sum of exponentials; backward makes the
-/// probabilities again from these. Positions count from 0 in each sequence. RoPE has two forms that
-/// give different numbers from the same weights: name the one the weights were trained with.
+/// Causal self-attention (Vaswani et al. 2017, arXiv:1706.03762; grouped key-value heads: Ainslie
+/// et al. 2023, arXiv:2305.13245): input (B, T, (heads + 2 kv_heads) * head_features), the packed
+/// queries, keys and values of a Linear; output (B, T, heads * head_features); y_i = sum over j <=
+/// i of softmax_j(q_i k_j / sqrt(head_features)) v_j, head by head. Saves the input, and of each
+/// row the log of its sum of exponentials; backward makes the probabilities again from these.
+/// Positions count from 0 in each sequence. RoPE has two forms that give different numbers from
+/// the same weights: name the one the weights were trained with.
 struct CausalSelfAttention {
   std::int64_t heads = 0;
   std::int64_t head_features = 0;
@@ -30,7 +30,8 @@ struct CausalSelfAttention {
   [[nodiscard]] Shape out(const Shape& in) const {
     const std::int64_t kv = kv_heads == 0 ? heads : kv_heads;
     KRAMA_EXPECTS(heads > 0 && head_features > 0 && kv > 0 && heads % kv == 0,
-                  "causal_self_attention: {} heads of {} features do not go with {} key-value heads",
+                  "causal_self_attention: {} heads of {} features do not go with {} key-value "
+                  "heads",
                   heads, head_features, kv);
     KRAMA_EXPECTS(rope == RopeStyle::none || head_features % 2 == 0,
                   "causal_self_attention: rotations need an even number of features, not {}",

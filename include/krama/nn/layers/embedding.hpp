@@ -8,9 +8,9 @@
 namespace krama::nn {
 
 /// y[b, t] = weight[ids[b, t]] (+ positions[t]): int32 indices (B, T) to (B, T, features).
-/// Saves its input, the indices. Gradients are summed in the order of the batch's rows by one owner a
-/// table entry (no atomics). Indices outside the table are refused where batches are assembled;
-/// kernels check them only in builds with KRAMA_ENABLE_CHECKS.
+/// Saves its input, the indices. Gradients are summed in the order of the batch's rows by one
+/// owner a table entry (no atomics). Indices outside the table are refused where batches are
+/// assembled; kernels check them only in builds with KRAMA_ENABLE_CHECKS.
 struct Embedding {
   std::int64_t vocabulary = 0;
   std::int64_t features = 0;

@@ -10,7 +10,8 @@ namespace krama::nn {
 /// LayerNorm (Ba, Kiros and Hinton 2016, arXiv:1607.06450) over the last extent:
 /// y = (x - mean) / sqrt(variance + epsilon) * weight + bias, with the biased variance.
 /// Saves the input, and mean and 1/sqrt(variance + epsilon) of each row, so that backward needs no
-/// second reduction over x. Epsilon is inside the root: a constant row gives y = bias and a finite dx.
+/// second reduction over x. Epsilon is inside the root: a constant row gives y = bias and a finite
+/// dx.
 struct LayerNorm {
   std::int64_t features = 0;
   double epsilon = 1e-5;

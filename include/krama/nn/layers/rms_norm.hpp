@@ -8,8 +8,8 @@
 namespace krama::nn {
 
 /// RMSNorm (Zhang and Sennrich 2019, arXiv:1910.07467) over the last extent:
-/// y = x / sqrt(mean(x^2) + epsilon) * weight. Saves the input and 1/sqrt(mean(x^2) + epsilon) of each
-/// row. Epsilon is inside the root: a row of zeros gives y = 0 and a finite dx.
+/// y = x / sqrt(mean(x^2) + epsilon) * weight. Saves the input and 1/sqrt(mean(x^2) + epsilon) of
+/// each row. Epsilon is inside the root: a row of zeros gives y = 0 and a finite dx.
 struct RmsNorm {
   std::int64_t features = 0;
   double epsilon = 1e-5;
