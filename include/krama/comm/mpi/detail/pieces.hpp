@@ -41,8 +41,7 @@ class Pieces {
     sources_.resize(static_cast<std::size_t>(s_.size));
     if (reduce_) {
       chunk_slot_ = std::min(chunk_, std::max<std::int64_t>(1, count_of(s_.rank)));
-      const auto bytes = static_cast<std::size_t>(slots * chunk_slot_ * size);
-      if (s_.scratch.size() < bytes) s_.scratch.resize(bytes);
+      s_.scratch.at_least(static_cast<std::size_t>(slots * chunk_slot_ * size));
     } else {
       summed_ = mine_;
     }

@@ -41,8 +41,7 @@ void on_host(State& s, const E& exec, TensorRef<T, 1, M> buffer, std::string_vie
     return;
   }
   const auto bytes = static_cast<std::size_t>(buffer.size()) * sizeof(T);
-  if (s.staging.size() < bytes) s.staging.resize(bytes);
-  auto* host = reinterpret_cast<T*>(s.staging.data());  // operator new aligns for any element
+  auto* host = reinterpret_cast<T*>(s.staging.at_least(bytes));
   const TensorRef<T, 1, Kokkos::HostSpace> staged(host, {buffer.size()});
   if (read) {
     copy(exec, staged, buffer);

@@ -5,6 +5,8 @@
 #include <mpi.h>
 
 #include <cstdint>
+#include <memory>
+#include <new>
 #include <set>
 #include <string>
 #include <string_view>
@@ -17,6 +19,29 @@
 #include <krama/comm/mpi/options.hpp>
 
 namespace krama::comm::detail {
+
+/// Memory that only grows and begins on a page, so that copies into it by the kernel or by vector
+/// instructions are aligned as the tensors are. Its contents do not survive growing.
+class Buffer {
+ public:
+  unsigned char* at_least(std::size_t bytes) {
+    if (bytes > size_) {
+      data_.reset();
+      data_.reset(static_cast<unsigned char*>(::operator new(bytes, alignment)));
+      size_ = bytes;
+    }
+    return data_.get();
+  }
+  [[nodiscard]] unsigned char* data() const { return data_.get(); }
+
+ private:
+  static constexpr std::align_val_t alignment{4096};
+  struct Free {
+    void operator()(unsigned char* p) const { ::operator delete(p, alignment); }
+  };
+  std::unique_ptr<unsigned char, Free> data_;
+  std::size_t size_ = 0;
+};
 
 /// What MpiComm's copies share. Control and bulk traffic have a communicator each, both made up
 /// front, so that neither can ever match a message of the other.
@@ -32,8 +57,8 @@ struct State {
   Flight flight{traffic};
   std::uint64_t calls = 0;              ///< operations on tensors so far: part of every signature
   std::set<std::uint64_t> names_seen;   ///< hashes of (operation, name) already compared
-  std::vector<unsigned char> scratch;   ///< incoming chunks of reductions
-  std::vector<unsigned char> staging;   ///< a tensor's bytes when the transport may not touch it
+  Buffer scratch;                       ///< incoming chunks of reductions
+  Buffer staging;                       ///< a tensor's bytes when the transport may not touch it
   std::string broken;                   ///< why this communicator cannot be used any more
 
   State() = default;

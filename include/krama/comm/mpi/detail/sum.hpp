@@ -15,9 +15,15 @@ void sum_in_order(A* out, std::span<const A* const> sources, std::int64_t n) {
   // A block of fixed length that aliases nothing: compilers vectorise it at any optimisation level,
   // and it stays in the first-level cache while the sources are read one after another.
   constexpr std::int64_t block = 512;
+  constexpr auto line = static_cast<std::int64_t>(64 / sizeof(A));
   alignas(64) A sum[block];
   std::int64_t at = 0;
   for (; at + block <= n; at += block) {
+    if (at + 2 * block <= n) {
+      // The peers have read `out` since it was last written, and taking a line back from another
+      // core's cache takes long: ask for the next block's lines while this one is added.
+      for (std::int64_t i = 0; i < block; i += line) __builtin_prefetch(out + at + block + i, 1);
+    }
     const A* first = sources[0] + at;
     if (sources.size() == 2) {
       const A* second = sources[1] + at;
