@@ -69,7 +69,8 @@ void both_ways(int peer, const char* out, char* in, std::int64_t bytes, std::int
 class Size {
  public:
   Size(krama::World& world, std::int64_t bytes)
-      : world_(world), bytes_(bytes), n_(bytes / 4), a_("a", {n_}), b_("b", {n_}), inner_(std::max<std::int64_t>(1, (4 << 20) / bytes)) {}
+      : world_(world), bytes_(bytes), n_(bytes / 4), a_("a", {n_}), b_("b", {n_}),
+        inner_(std::max<std::int64_t>(1, (4 << 20) / bytes)) {}
 
   /// Largest error of Krama's and of MPICH's sums.
   double check() {

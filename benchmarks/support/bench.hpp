@@ -159,6 +159,14 @@ class Report {
     return result;
   }
 
+  /// A row of the table from times taken elsewhere (by several ranks together, for instance).
+  void record(const std::string& label, const std::vector<std::string>& names, const Timings& times,
+              double work = 0) {
+    std::vector<Variant> variants;
+    for (const auto& name : names) variants.push_back({name, {}});
+    print(label, variants, times, work, 0);
+  }
+
   /// A promise: figure at most (lower is better) or at least (higher) the bound.
   void bar(std::string name, double figure, double bound, Better better = Better::lower) {
     const bool met = better == Better::lower ? figure <= bound : figure >= bound;

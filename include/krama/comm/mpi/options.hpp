@@ -38,8 +38,8 @@ struct MpiOptions {
   std::int64_t max_count = INT_MAX / 16;
   /// Reductions and gathers move pieces in chunks of this size, a few in flight for each peer, so
   /// that adding overlaps the transfer and finds its data in the cache.
-  std::int64_t chunk_bytes = std::int64_t{256} * 1024;
-  int chunks_in_flight = 4;
+  std::int64_t chunk_bytes = std::int64_t{512} * 1024;
+  int chunks_in_flight = 2;
   CallCheck check = CallCheck::first_of_each_name;
   Yield yield = Yield::when_oversubscribed;
   /// A wait in which nothing arrives for so long is reported by `on_stall`; 0: never.
