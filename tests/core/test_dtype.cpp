@@ -3,8 +3,8 @@
 #include <krama/core/dtype.hpp>
 #include <krama/core/random.hpp>
 
-#include <catch2/catch_all.hpp>
 #include <bit>
+#include <catch2/catch_all.hpp>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -61,8 +61,7 @@ std::uint32_t nearest(double v) {
 
 template <class H>
 void check_rounding(float v) {
-  const auto want = nearest<H>(std::abs(static_cast<double>(v))) |
-                    (std::signbit(v) ? 0x8000U : 0U);
+  const auto want = nearest<H>(std::abs(static_cast<double>(v))) | (std::signbit(v) ? 0x8000U : 0U);
   INFO("float bits " << std::hex << std::bit_cast<std::uint32_t>(v));
   CHECK(H(v).bits == want);
 }

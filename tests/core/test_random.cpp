@@ -14,14 +14,13 @@ TEST_CASE("philox: known answers of Random123", "[core]") {
   struct Known {
     std::uint32_t counter[4], key[2], answer[4];
   };
-  const Known known[] = {
-      {{0, 0, 0, 0}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
-      {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
-       {0xffffffff, 0xffffffff},
-       {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
-      {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
-       {0xa4093822, 0x299f31d0},
-       {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}}};
+  const Known known[] = {{{0, 0, 0, 0}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+                         {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
+                          {0xffffffff, 0xffffffff},
+                          {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+                         {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+                          {0xa4093822, 0x299f31d0},
+                          {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}}};
   for (const auto& k : known) {
     const RandomKey key{k.key[0] | std::uint64_t{k.key[1]} << 32, k.counter[2], k.counter[3]};
     const auto words = philox(key, k.counter[0] | std::uint64_t{k.counter[1]} << 32);

@@ -7,8 +7,8 @@
 
 #include "support/test_space.hpp"
 
-#include <catch2/catch_all.hpp>
 #include <bit>
+#include <catch2/catch_all.hpp>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -137,7 +137,8 @@ TEST_CASE("row_reduce: sum and maximum of short and long rows", "[kernels]") {
   for (const std::int64_t n : {0, 1, 15, 16, 17, 100}) {
     double sum = 0;
     for (std::int64_t i = 0; i < n; ++i) sum += static_cast<double>(i);
-    CHECK(kernels::row_sum<double>(n, [](std::int64_t i) { return static_cast<double>(i); }) == sum);
+    CHECK(kernels::row_sum<double>(n, [](std::int64_t i) { return static_cast<double>(i); }) ==
+          sum);
     const double largest = kernels::row_max<double>(
         n, -1.0, [](std::int64_t i) { return static_cast<double>(i * 7 % 101); });
     double want = -1.0;

@@ -37,7 +37,8 @@ TEST_CASE("param_spec: names are joined with dots and occur once", "[memory]") {
   CHECK(infos[1].name == "head.bias");
   ParamSpec spec;
   spec("w", {1}, Init::zeros());
-  CHECK_THROWS_WITH(spec("w", {1}, Init::zeros()), ContainsSubstring("two parameters are called \"w\""));
+  CHECK_THROWS_WITH(spec("w", {1}, Init::zeros()),
+                    ContainsSubstring("two parameters are called \"w\""));
 }
 
 TEST_CASE("param_spec: initialisers have the scale of their papers", "[memory]") {
@@ -102,8 +103,7 @@ TEST_CASE("param_store: the working copy is the rounded values", "[memory]") {
   const ParamStore<bf16, M> store(exec, some_params());
   store.initialise(exec, 1);
   const auto values = download(exec, store.values());
-  const auto working =
-      download(exec, TensorRef<const bf16, 1, M>(store.working(), {store.size()}));
+  const auto working = download(exec, TensorRef<const bf16, 1, M>(store.working(), {store.size()}));
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (working[i].bits != bf16(values[i]).bits) ++wrong;
@@ -151,7 +151,8 @@ TEST_CASE("param_store: ties that cannot be and empty parameters are refused", "
                     ContainsSubstring("\"b\" is tied to \"a\", which no earlier block declares"));
   CHECK_THROWS_WITH(make({{"a", {2}, {}, {}}, {"a", {2}, {}, {}}}),
                     ContainsSubstring("two parameters are called \"a\""));
-  CHECK_THROWS_WITH(make({{"a", {0, 4}, {}, {}}}), ContainsSubstring("\"a\" (0, 4) has no elements"));
+  CHECK_THROWS_WITH(make({{"a", {0, 4}, {}, {}}}),
+                    ContainsSubstring("\"a\" (0, 4) has no elements"));
 }
 
 TEST_CASE("arena: a budget is checked before the machine is asked (O02)", "[memory]") {

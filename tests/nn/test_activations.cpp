@@ -75,7 +75,8 @@ TEMPLATE_TEST_CASE("silu: gradients and contract", "[nn]", double, float) {
   }
 }
 TEMPLATE_TEST_CASE("swiglu: gradients and contract", "[nn]", double, float) {
-  for (const auto& in : {Shape{1, 2}, Shape{3, 10}, Shape{2, 7, 26}, Shape{130, 34}, Shape{1, 5000}}) {
+  for (const auto& in :
+       {Shape{1, 2}, Shape{3, 10}, Shape{2, 7, 26}, Shape{130, 34}, Shape{1, 5000}}) {
     check<TestType>(nn::SwiGlu{}, in, {.low = -2.0, .high = 2.0});
   }
 }
@@ -95,7 +96,8 @@ TEMPLATE_TEST_CASE("gelu, silu, relu: values match the formula", "[nn]", double,
   for (std::size_t i = 0; i < x.size(); ++i) {
     const double v = x[i];
     const double u = std::sqrt(2.0 / std::acos(-1.0)) * (v + 0.044715 * v * v * v);
-    CHECK(erf_form[i] == Approx(0.5 * v * (1.0 + std::erf(v / std::sqrt(2.0)))).epsilon(tol).margin(tol));
+    CHECK(erf_form[i] ==
+          Approx(0.5 * v * (1.0 + std::erf(v / std::sqrt(2.0)))).epsilon(tol).margin(tol));
     CHECK(tanh_form[i] == Approx(0.5 * v * (1.0 + std::tanh(u))).epsilon(tol).margin(tol));
     CHECK(s[i] == Approx(silu(v)).epsilon(tol).margin(tol));
     CHECK(r[i] == std::max(v, 0.0));
@@ -123,6 +125,6 @@ TEST_CASE("swiglu: the gate is the first half", "[nn]") {
 }
 
 TEST_CASE("swiglu: an odd extent is refused", "[nn]") {
-  CHECK_THROWS_WITH(nn::SwiGlu{}.out({4, 7}),
-                    Catch::Matchers::ContainsSubstring("must be even (gate and value), found (4, 7)"));
+  CHECK_THROWS_WITH(nn::SwiGlu{}.out({4, 7}), Catch::Matchers::ContainsSubstring(
+                                                  "must be even (gate and value), found (4, 7)"));
 }

@@ -19,14 +19,14 @@
 #include <vector>
 
 using namespace krama;
+using Catch::Approx;
+using Catch::Matchers::ContainsSubstring;
 using nn::chain;
 using nn::named;
 using nn::residual;
 using nn::Saves;
 using test::run_layer;
 using test::Scale;
-using Catch::Approx;
-using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
@@ -66,9 +66,9 @@ TEMPLATE_TEST_CASE("chain: gradients and contract for every way of keeping value
   using T = TestType;
   const Shape in{5, 3};
   check<T>(chain(ByInput{3}), in);
-  check<T>(chain(ByInput{3}, nn::Silu{}, ByInput{3}), in);       // both neighbours read their input
-  check<T>(chain(nn::Silu{}, ByOutput{3}, nn::Gelu{}), in);      // output and input read
-  check<T>(chain(ByInput{3}, ByOutput{3}, ByOutput{3}), in);     // kept by an in-place layer
+  check<T>(chain(ByInput{3}, nn::Silu{}, ByInput{3}), in);    // both neighbours read their input
+  check<T>(chain(nn::Silu{}, ByOutput{3}, nn::Gelu{}), in);   // output and input read
+  check<T>(chain(ByInput{3}, ByOutput{3}, ByOutput{3}), in);  // kept by an in-place layer
   check<T>(chain(ByInput{3}, nn::Dropout{0.4}, nn::Dropout{0.2}), in);  // nobody reads: in place
   check<T>(chain(nn::Dropout{0.4}, nn::Dropout{0.2}, nn::Silu{}, nn::Dropout{0.1}), in);
   check<T>(chain(chain(nn::Silu{}, ByInput{3}), chain(nn::Gelu{}, ByOutput{3})), in);
@@ -92,8 +92,7 @@ TEST_CASE("chain: parameters are named by position or by name", "[nn]") {
         std::vector<std::string>{"0.weight", "2.weight"});
   CHECK(names(chain(named("up", ByInput{3}), nn::Silu{}, named("down", chain(ByInput{3})))) ==
         std::vector<std::string>{"up.weight", "down.0.weight"});
-  CHECK(names(residual(named("branch", ByInput{3}))) ==
-        std::vector<std::string>{"branch.weight"});
+  CHECK(names(residual(named("branch", ByInput{3}))) == std::vector<std::string>{"branch.weight"});
   CHECK(names(chain(residual(named("a", ByInput{3}), ByInput{3}))) ==
         std::vector<std::string>{"0.a.weight", "0.1.weight"});
   CHECK_THROWS_WITH(names(chain(named("a", ByInput{3}), named("a", ByInput{3}))),

@@ -90,7 +90,8 @@ TEST_CASE("dropout: any split of the batch gives the same mask (K04)", "[nn]") {
 }
 
 TEST_CASE("dropout: backward has forward's mask, another step another one (O03)", "[nn]") {
-  CHECK(of_ones<float>({0.5}, 0, 2, 500, true, 3, true) == of_ones<float>({0.5}, 0, 2, 500, true, 3));
+  CHECK(of_ones<float>({0.5}, 0, 2, 500, true, 3, true) ==
+        of_ones<float>({0.5}, 0, 2, 500, true, 3));
   CHECK(of_ones<float>({0.5}, 0, 2, 500, true, 4) != of_ones<float>({0.5}, 0, 2, 500, true, 3));
 }
 

@@ -36,8 +36,9 @@ struct Result {
 /// One call of a loss on values given on the host. Null weights: all 1.
 template <class T, class L>
 Result call(const L& loss, std::int64_t rows, std::int64_t columns, const std::vector<double>& y,
-            const std::vector<nn::target_of<L, T>>& targets, const std::vector<double>& weights = {},
-            bool with_gradient = true, double before = 0.0) {
+            const std::vector<nn::target_of<L, T>>& targets,
+            const std::vector<double>& weights = {}, bool with_gradient = true,
+            double before = 0.0) {
   using D = TestDevice;
   using M = mem_of<D>;
   using A = accum_t<T>;
@@ -74,8 +75,9 @@ Result call(const L& loss, std::int64_t rows, std::int64_t columns, const std::v
 std::vector<double> some_values(std::int64_t n, double scale, std::uint32_t stream) {
   std::vector<double> v;
   for (std::int64_t i = 0; i < n; ++i) {
-    v.push_back(scale * (2.0 * static_cast<double>(
-                                   uniform({5, stream, 0}, static_cast<std::uint64_t>(i))) - 1.0));
+    v.push_back(
+        scale *
+        (2.0 * static_cast<double>(uniform({5, stream, 0}, static_cast<std::uint64_t>(i))) - 1.0));
   }
   return v;
 }
@@ -83,8 +85,8 @@ std::vector<double> some_values(std::int64_t n, double scale, std::uint32_t stre
 }  // namespace
 
 TEMPLATE_TEST_CASE("cross_entropy: values and gradient match the formula", "[nn]", double, float) {
-  for (const auto& [rows, columns] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {1, 17}, {7, 10},
-                                     {33, 16}, {100, 65}}) {
+  for (const auto& [rows, columns] :
+       {std::pair<std::int64_t, std::int64_t>{1, 1}, {1, 17}, {7, 10}, {33, 16}, {100, 65}}) {
     const auto x = some_values(rows * columns, 4.0, 1);
     std::vector<std::int32_t> label;
     std::vector<double> w;
@@ -98,7 +100,8 @@ TEMPLATE_TEST_CASE("cross_entropy: values and gradient match the formula", "[nn]
       if (label[static_cast<std::size_t>(r)] == -100) continue;
       const double wr = w[static_cast<std::size_t>(r)];
       double sum = 0;
-      for (std::int64_t c = 0; c < columns; ++c) sum += std::exp(x[static_cast<std::size_t>(r * columns + c)]);
+      for (std::int64_t c = 0; c < columns; ++c)
+        sum += std::exp(x[static_cast<std::size_t>(r * columns + c)]);
       for (std::int64_t c = 0; c < columns; ++c) {
         const auto i = static_cast<std::size_t>(r * columns + c);
         const bool hit = c == label[static_cast<std::size_t>(r)];
@@ -126,8 +129,7 @@ TEMPLATE_TEST_CASE("cross_entropy: large logits do not overflow (N07)", "[nn]", 
                    bf16) {
   // bf16 has 8 bits: 1000 and 1001 are the same there, so the case is shifted down for it.
   const double base = std::is_same_v<TestType, bf16> ? 100.0 : 1000.0;
-  const auto r =
-      call<TestType>(nn::CrossEntropy{}, 1, 3, {base, base + 1, base - 1}, {2});
+  const auto r = call<TestType>(nn::CrossEntropy{}, 1, 3, {base, base + 1, base - 1}, {2});
   const double tol = std::is_same_v<TestType, double>  ? 1e-7
                      : std::is_same_v<TestType, float> ? 1e-6
                                                        : 4e-3;
@@ -173,7 +175,8 @@ TEST_CASE("cross_entropy: adds sums, not means (N01, N02)", "[nn]") {
 }
 
 TEST_CASE("cross_entropy: another ignored label", "[nn]") {
-  const auto r = call<float>(nn::CrossEntropy{.ignore_index = 0}, 2, 3, some_values(6, 1.0, 4), {0, 1});
+  const auto r =
+      call<float>(nn::CrossEntropy{.ignore_index = 0}, 2, 3, some_values(6, 1.0, 4), {0, 1});
   CHECK(r.weight == 1.0);
   CHECK(r.gradient[0] == 0.0);
 }

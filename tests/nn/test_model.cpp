@@ -11,14 +11,14 @@
 #include "nn/scale_layer.hpp"
 #include "support/test_space.hpp"
 
-#include <catch2/catch_all.hpp>
 #include <array>
+#include <catch2/catch_all.hpp>
 #include <string>
 #include <vector>
 
 using namespace krama;
-using nn::Saves;
 using Catch::Matchers::ContainsSubstring;
+using nn::Saves;
 
 namespace {
 
@@ -113,8 +113,8 @@ TEST_CASE("model: a tie to nothing, or to other extents, is refused by name", "[
   const auto b = n.block("a", Layer{4}, y);
   const auto c = n.block("half", nn::SwiGlu{}, b);
   n.block("b", Layer{.features = 2, .tie = "a.weight"}, c);
-  CHECK_THROWS_WITH(n.make_store(exec, 1), ContainsSubstring("\"b.weight\" (2)") &&
-                                               ContainsSubstring("\"a.weight\" (4)"));
+  CHECK_THROWS_WITH(n.make_store(exec, 1),
+                    ContainsSubstring("\"b.weight\" (2)") && ContainsSubstring("\"a.weight\" (4)"));
 }
 
 TEST_CASE("model: mistakes end with the block's name and both shapes", "[nn]") {
@@ -129,7 +129,8 @@ TEST_CASE("model: mistakes end with the block's name and both shapes", "[nn]") {
                     ContainsSubstring("block \"flat\" turns one sample into (8)"));
   const auto a = m.block("a", Layer{4}, x);
   const auto half = m.block("half", nn::SwiGlu{}, a);
-  CHECK_THROWS_WITH(m.add("sum", {a, half}), ContainsSubstring("block \"sum\": add: shapes differ"));
+  CHECK_THROWS_WITH(m.add("sum", {a, half}),
+                    ContainsSubstring("block \"sum\": add: shapes differ"));
   CHECK_THROWS_WITH(m.add("sum", {a}), ContainsSubstring("at least two values, not 1"));
   CHECK_THROWS_WITH(m.block("b", nn::Silu{}, nn::ValueId{17}),
                     ContainsSubstring("value 17 does not exist"));
@@ -147,9 +148,7 @@ TEST_CASE("add block: sums in order, hands its gradient to every input that want
     t[i] = Tensor<float, 1, M>(exec, "t", {6});
     fill(exec, t[i].ref(), static_cast<float>(i + 1));
   }
-  const auto any = [&](std::size_t i) {
-    return AnyRef<M>{t[i].data(), DType::f32, shape};
-  };
+  const auto any = [&](std::size_t i) { return AnyRef<M>{t[i].data(), DType::f32, shape}; };
   const nn::BatchInfo batch{0, 2, 1, 0};
   const nn::Context<TestDevice, float> ctx(exec, true, batch, {}, {}, nullptr, nullptr);
   const std::vector<AnyRef<M>> x{any(0), any(1), any(2)};

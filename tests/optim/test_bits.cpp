@@ -44,7 +44,8 @@ std::string train(const O& optimizer) {
   const auto schedule = optim::Schedule::cosine(0.02, 5, 50, 0.001);
   for (std::int64_t t = 1; t <= 50; ++t) {
     upload(exec, g.ref(), std::span<const A>(numbers(static_cast<std::uint32_t>(t))));
-    optimizer.template update<D, A>(exec, {w.ref(), g.cref(), {m.ref(), v.ref()}, attributes.cref()},
+    optimizer.template update<D, A>(exec,
+                                    {w.ref(), g.cref(), {m.ref(), v.ref()}, attributes.cref()},
                                     {schedule.at(t - 1), 1.0 / 7.0, t});
   }
   std::uint64_t hash = 0xcbf29ce484222325U;

@@ -5,8 +5,8 @@
 #include <catch2/catch_all.hpp>
 #include <cmath>
 
-using krama::optim::Schedule;
 using Catch::Approx;
+using krama::optim::Schedule;
 
 TEST_CASE("schedule: constant, with and without warm-up", "[optim]") {
   CHECK(Schedule::constant(0.1).at(0) == 0.1);

@@ -46,7 +46,8 @@ TEST_CASE("tensor: memory that cannot be had is an error with label, bytes and s
     FAIL("four pebibytes were granted");
   } catch (const OutOfMemory& e) {
     CHECK(e.bytes() == 4 * n);
-    CHECK_THAT(e.what(), ContainsSubstring("\"moments of everything\" wants 4503599627370496 bytes"));
+    CHECK_THAT(e.what(),
+               ContainsSubstring("\"moments of everything\" wants 4503599627370496 bytes"));
     CHECK_THAT(e.what(), ContainsSubstring(M::name()));
   }
 }

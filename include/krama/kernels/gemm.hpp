@@ -24,6 +24,9 @@ namespace krama::kernels {
 
 namespace detail {
 
+/// Multiply-adds of a 48^3 product.
+inline constexpr std::int64_t tiny_work = 48 * 48 * 48;
+
 /// Vendor libraries work on the host's OpenMP threads.
 template <ExecutionSpace E>
 inline constexpr bool vendor_space =
@@ -68,11 +71,29 @@ bool inside_parallel_region() {
 #endif
 }
 
-/// The rule: which door a product takes when nobody forces one.
+/// The rule: which door a product takes when nobody forces one. Fixed, so that a job computes the
+/// same bits every time. OpenBLAS has the least overhead for tiny products; the packed product is the
+/// fastest for f32 and f64 where the code is compiled for AVX-512; oneDNN has kernels for the half
+/// types' own instructions, and picks its instruction set when the program runs.
 template <ExecutionSpace E, class T, class TC>
 GemmDoor gemm_rule(const GemmArgs<T, T, TC>& g) {
-  (void)g;
-  return GemmDoor::packed;
+  if constexpr (!kokkos_ext::is_host_space<E>) return GemmDoor::portable;
+  if constexpr (!vendor_space<E>) return GemmDoor::packed;
+  const std::int64_t work = g.m * g.n * g.k;
+  if constexpr (openblas_takes<T, T, TC>) {
+    if (g.bias == nullptr && work <= tiny_work) return GemmDoor::openblas;
+  }
+  if constexpr (sizeof(T) == 2) {
+    if (onednn_takes<T, T, TC> && work > 8 * tiny_work) return GemmDoor::onednn;
+    return GemmDoor::packed;
+  }
+#if KRAMA_PACKED_GEMM
+  if constexpr (vector_bytes == 64) return GemmDoor::packed;
+#endif
+  if constexpr (onednn_takes<T, T, TC>) {
+    if (work > 64 * tiny_work || !openblas_takes<T, T, TC>) return GemmDoor::onednn;
+  }
+  return openblas_takes<T, T, TC> ? GemmDoor::openblas : GemmDoor::packed;
 }
 
 /// C += bias along rows, for doors that cannot fuse it.
@@ -89,43 +110,70 @@ struct AddBias {
   }
 };
 
+/// Tries a library; false when it does not do this product.
 template <ExecutionSpace E, class T, class TC>
-void gemm_any(const E& exec, const GemmArgs<T, T, TC>& g) {
-  if (g.m == 0 || g.n == 0) return;
-  GemmDoor door = chosen_gemm_door();
-  if (door == GemmDoor::automatic) door = gemm_rule<E>(g);
+bool gemm_vendor(const E& exec, GemmDoor door, const GemmArgs<T, T, TC>& g) {
 #ifdef KOKKOS_ENABLE_OPENMP
   if constexpr (vendor_space<E>) {
-    if (g.k > 0 && (door == GemmDoor::onednn || door == GemmDoor::openblas)) {
-      const bool done = kokkos_ext::library_call(exec, "krama::kernels::gemm", [&] {
-        const VendorThreads threads(exec.concurrency());
-        if constexpr (onednn_takes<T, T, TC>) {
-          if (door == GemmDoor::onednn) return gemm_onednn(g, threads.count());
-        }
-        if constexpr (openblas_takes<T, T, TC>) {
-          if (door == GemmDoor::openblas) {
-            gemm_openblas(g);
-            return true;
-          }
-        }
-        return false;
-      });
-      if (done) {
-        if (g.bias != nullptr && door == GemmDoor::openblas) {
-          kokkos_ext::launch(exec, "krama::kernels::add_bias", g.m,
-                             AddBias<T, TC>{g.c, g.n, g.ldc, g.bias});
-        }
-        return;
+    const bool done = kokkos_ext::library_call(exec, "krama::kernels::gemm", [&] {
+      const VendorThreads threads(exec.concurrency());
+      if constexpr (onednn_takes<T, T, TC>) {
+        if (door == GemmDoor::onednn) return gemm_onednn(g, threads.count());
       }
+      if constexpr (openblas_takes<T, T, TC>) {
+        if (door == GemmDoor::openblas) {
+          gemm_openblas(g);
+          return true;
+        }
+      }
+      return false;
+    });
+    if (done && g.bias != nullptr && door == GemmDoor::openblas) {
+      kokkos_ext::launch(exec, "krama::kernels::add_bias", g.m,
+                         AddBias<T, TC>{g.c, g.n, g.ldc, g.bias});
+    }
+    return done;
+  }
+#endif
+  return false;
+}
+
+/// On the calling thread, without Kokkos; hosts only.
+template <class T, class TC>
+void gemm_serial(const GemmArgs<T, T, TC>& g) {
+#if KRAMA_PACKED_GEMM
+  packed_block(g, 0, g.m, 0, g.n);
+#else
+  using A = accum_t<TC>;
+  for (std::int64_t i = 0; i < g.m; ++i) {
+    for (std::int64_t j = 0; j < g.n; ++j) {
+      A sum = 0;
+      for (std::int64_t p = 0; p < g.k; ++p) {
+        sum += static_cast<A>(g.a[g.ta == Op::none ? i * g.lda + p : p * g.lda + i]) *
+               static_cast<A>(g.b[g.tb == Op::none ? p * g.ldb + j : j * g.ldb + p]);
+      }
+      A v = g.alpha * sum;
+      if (g.bias != nullptr) v += static_cast<A>(g.bias[j]);
+      if (g.beta != A{0}) v += g.beta * static_cast<A>(g.c[i * g.ldc + j]);
+      g.c[i * g.ldc + j] = static_cast<TC>(v);
     }
   }
 #endif
+}
+
+template <ExecutionSpace E, class T, class TC>
+void gemm_any(const E& exec, const GemmArgs<T, T, TC>& g) {
+  if (g.m == 0 || g.n == 0) return;
+  if (inside_parallel_region<E>()) return gemm_serial(g);
+  GemmDoor door = chosen_gemm_door();
+  if (door == GemmDoor::automatic) door = gemm_rule<E>(g);
+  if (g.k > 0 && (door == GemmDoor::onednn || door == GemmDoor::openblas)) {
+    if (gemm_vendor(exec, door, g)) return;
+    door = GemmDoor::packed;
+  }
 #if KRAMA_PACKED_GEMM
   if constexpr (kokkos_ext::is_host_space<E>) {
-    if (door != GemmDoor::portable) {
-      gemm_packed(exec, g, inside_parallel_region<E>() ? 1 : exec.concurrency());
-      return;
-    }
+    if (door == GemmDoor::packed) return gemm_packed(exec, g, exec.concurrency());
   }
 #endif
   gemm_portable(exec, g);
@@ -135,13 +183,19 @@ template <ExecutionSpace E, class T, class TC>
 void gemm_batched(const E& exec, const GemmArgs<T, T, TC>& first, const BatchStrides& strides,
                   std::int64_t batch) {
   if (first.m == 0 || first.n == 0 || batch <= 0) return;
+  if (inside_parallel_region<E>()) {
+    for (std::int64_t i = 0; i < batch; ++i) gemm_serial(product_of_batch(first, strides, i));
+    return;
+  }
   GemmDoor door = chosen_gemm_door();
-  if (door == GemmDoor::automatic) door = gemm_rule<E>(first);
+  const bool free = door == GemmDoor::automatic;
+  if (free) door = gemm_rule<E>(first);
   if constexpr (kokkos_ext::is_host_space<E>) {
 #if KRAMA_PACKED_GEMM
-    const std::int64_t threads = inside_parallel_region<E>() ? 1 : exec.concurrency();
-    if ((door == GemmDoor::packed || door == GemmDoor::onednn) &&
-        shared_by_products(batch, threads)) {
+    const std::int64_t threads = exec.concurrency();
+    if (shared_by_products(batch, threads) && (free || door != GemmDoor::openblas) &&
+        door != GemmDoor::portable) {
+      if (door == GemmDoor::openblas) door = GemmDoor::packed;
       gemm_batched_on_host(exec, first, strides, batch, door, threads);
       return;
     }
@@ -165,18 +219,17 @@ void check_types() {
 
 /// C (m,n) = alpha op(A) op(B) + beta C with leading dimensions (elements between rows). A is (m,k),
 /// or (k,m) when transposed; B is (k,n) or (n,k). `beta == 0`: C is only written. C must not overlap
-/// A or B. Asynchronous on `exec`. Also callable inside a host parallel region: it then runs on the
-/// calling thread alone (vendor doors).
+/// A or B. Asynchronous on `exec`. Inside a host parallel region it runs on the calling thread alone.
 template <ExecutionSpace E, class TA, class TB, class TC>
 void gemm_strided(const E& exec, Op ta, Op tb, std::int64_t m, std::int64_t n, std::int64_t k,
                   accum_t<TC> alpha, const TA* a, std::int64_t lda, const TB* b, std::int64_t ldb,
                   accum_t<TC> beta, TC* c, std::int64_t ldc) {
   detail::check_types<TA, TB, TC>();
-  detail::gemm_any(exec, detail::GemmArgs<TA, TB, TC>{ta, tb, m, n, k, alpha, a, lda, b, ldb, beta,
+  detail::gemm_any(exec, detail::GemmArgs<TA, TA, TC>{ta, tb, m, n, k, alpha, a, lda, b, ldb, beta,
                                                       c, ldc, nullptr});
 }
 
-/// `batch` products of one shape, stride elements apart. Asynchronous on `exec`.
+/// `batch` products of one shape, stride elements apart, several at a time. Asynchronous on `exec`.
 template <ExecutionSpace E, class TA, class TB, class TC>
 void batched_gemm_strided(const E& exec, Op ta, Op tb, std::int64_t m, std::int64_t n,
                           std::int64_t k, accum_t<TC> alpha, const TA* a, std::int64_t lda,
@@ -185,9 +238,21 @@ void batched_gemm_strided(const E& exec, Op ta, Op tb, std::int64_t m, std::int6
                           std::int64_t stride_c, std::int64_t batch) {
   detail::check_types<TA, TB, TC>();
   detail::gemm_batched(exec,
-                       detail::GemmArgs<TA, TB, TC>{ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c,
-                                                    ldc, nullptr},
-                       detail::BatchStrides{stride_a, stride_b, stride_c}, batch);
+                     detail::GemmArgs<TA, TA, TC>{ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c,
+                                                  ldc, nullptr},
+                     detail::BatchStrides{stride_a, stride_b, stride_c}, batch);
+}
+
+/// The same on the calling host thread, at once: for kernels that share work among threads
+/// themselves. Bits as the packed door's.
+template <class TA, class TB, class TC>
+void serial_gemm(Op ta, Op tb, std::int64_t m, std::int64_t n, std::int64_t k, accum_t<TC> alpha,
+                 const TA* a, std::int64_t lda, const TB* b, std::int64_t ldb, accum_t<TC> beta,
+                 TC* c, std::int64_t ldc) {
+  detail::check_types<TA, TB, TC>();
+  if (m == 0 || n == 0) return;
+  detail::gemm_serial(detail::GemmArgs<TA, TA, TC>{ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c,
+                                                   ldc, nullptr});
 }
 
 /// C (m,n) = alpha op(A) op(B) + beta C, packed row-major. Asynchronous on `exec`.
@@ -226,7 +291,7 @@ void linear_forward(const E& exec, TensorRef<TX, 2, M> x, TensorRef<TW, 2, M> w,
   using W = std::remove_const_t<TW>;
   detail::check_types<X, W, T>();
   detail::gemm_any(exec,
-                   detail::GemmArgs<X, W, T>{Op::none, Op::transpose, rows, out, in, accum_t<T>{1},
+                   detail::GemmArgs<X, X, T>{Op::none, Op::transpose, rows, out, in, accum_t<T>{1},
                                              x.data(), in, w.data(), in, accum_t<T>{0}, y.data(),
                                              out, bias.data()});
 }

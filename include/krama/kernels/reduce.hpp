@@ -108,8 +108,7 @@ double fixed_order_sum(const E& exec, const char* label, const TensorRef<const T
     double* s = scratch.data();
     kokkos_ext::launch(exec, label, lanes, LaneSum<T, Map>{x.data(), s, n, piece, {}});
     kokkos_ext::launch(exec, label, 1, JoinLanes{s, s + lanes, pieces});
-    kokkos_ext::copy(exec,
-                     TensorRef<double, 1, Kokkos::HostSpace>(&total, {1}).view(),
+    kokkos_ext::copy(exec, TensorRef<double, 1, Kokkos::HostSpace>(&total, {1}).view(),
                      TensorRef<const double, 1, M>(s + lanes, {1}).view());
     kokkos_ext::fence(exec, label);
   }

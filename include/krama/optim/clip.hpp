@@ -13,7 +13,8 @@ namespace krama::optim {
 /// the gradients and no gathering: ranks add up the squared norms of what they own. A norm that is
 /// not finite gives 0 (the step must be skipped; see StepOutcome::finite).
 inline double clip_factor(double norm, double max_norm) {
-  KRAMA_EXPECTS(max_norm > 0.0, "clip_factor: the largest norm must be above 0, found {}", max_norm);
+  KRAMA_EXPECTS(max_norm > 0.0, "clip_factor: the largest norm must be above 0, found {}",
+                max_norm);
   if (!std::isfinite(norm)) return 0.0;
   return norm > max_norm ? max_norm / norm : 1.0;
 }

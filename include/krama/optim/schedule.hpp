@@ -48,8 +48,10 @@ class Schedule {
     KRAMA_EXPECTS(step >= 0, "schedule: steps count from 0, found {}", step);
     if (step < warm_up_) return lr_ * static_cast<double>(step + 1) / static_cast<double>(warm_up_);
     switch (kind_) {
-      case Kind::constant: return lr_;
-      case Kind::step: return lr_ * power(factor_, step / period_);
+      case Kind::constant:
+        return lr_;
+      case Kind::step:
+        return lr_ * power(factor_, step / period_);
       case Kind::cosine:
         return std::fma(lr_ - floor_, half_cosine(std::clamp(position(step, fraction), 0.0, 1.0)),
                         floor_);
@@ -61,8 +63,10 @@ class Schedule {
   enum class Kind : std::uint8_t { constant, cosine, step };
 
   Schedule(Kind kind, double lr, std::int64_t warm_up) : kind_(kind), lr_(lr), warm_up_(warm_up) {
-    KRAMA_EXPECTS(lr > 0.0 && std::isfinite(lr), "schedule: the learning rate must be positive, "
-                  "found {}", lr);
+    KRAMA_EXPECTS(lr > 0.0 && std::isfinite(lr),
+                  "schedule: the learning rate must be positive, "
+                  "found {}",
+                  lr);
     KRAMA_EXPECTS(warm_up >= 0, "schedule: the warm-up must not be negative, found {}", warm_up);
   }
 

@@ -15,6 +15,18 @@
 #define KRAMA_PACKED_GEMM 0
 #endif
 
+/// Before a short loop of fixed length over registers: write it out.
+#if defined(__clang__) || defined(__CUDACC__)
+#define KRAMA_UNROLL _Pragma("unroll")
+#define KRAMA_IVDEP
+#elif defined(__GNUC__)
+#define KRAMA_UNROLL _Pragma("GCC unroll 16")
+#define KRAMA_IVDEP _Pragma("GCC ivdep")
+#else
+#define KRAMA_UNROLL
+#define KRAMA_IVDEP
+#endif
+
 #if KRAMA_PACKED_GEMM
 /// The register kernel of the packed product: a few rows times one panel of B, kept in vector
 /// registers over the whole loop. Each element is one chain of additions over k in order, whatever
@@ -70,12 +82,12 @@ template <int Rows, int NV, Walk W, class A, class TB, class TC>
   typename V::type sum[std::size_t{Rows}][std::size_t{NV}] = {};
   for (std::int64_t p = 0; p < k; ++p) {
     typename V::type vb[std::size_t{NV}];
-#pragma GCC unroll 4
+KRAMA_UNROLL
     for (int j = 0; j < NV; ++j) vb[j] = V::load(b + j * width);
-#pragma GCC unroll 16
+KRAMA_UNROLL
     for (int i = 0; i < Rows; ++i) {
       const A va = W == Walk::rows ? a[i * sa + p] : a[p * sa + i];
-#pragma GCC unroll 4
+KRAMA_UNROLL
       for (int j = 0; j < NV; ++j) sum[i][j] += va * vb[j];
     }
     b += sb;
@@ -83,9 +95,9 @@ template <int Rows, int NV, Walk W, class A, class TB, class TC>
   if (std::is_same_v<TC, A> && std::is_same_v<TB, A> && valid == NV * width) {
     A* cc = reinterpret_cast<A*>(c);
     const A* bias = reinterpret_cast<const A*>(e.bias);
-#pragma GCC unroll 16
+KRAMA_UNROLL
     for (int i = 0; i < Rows; ++i) {
-#pragma GCC unroll 4
+KRAMA_UNROLL
       for (int j = 0; j < NV; ++j) {
         A* at = cc + i * ldc + j * width;
         typename V::type v = e.alpha * sum[i][j];
@@ -97,9 +109,9 @@ template <int Rows, int NV, Walk W, class A, class TB, class TC>
     return;
   }
   alignas(vector_bytes) A row[std::size_t{NV} * std::size_t{width}];
-#pragma GCC unroll 16
+KRAMA_UNROLL
   for (int i = 0; i < Rows; ++i) {
-#pragma GCC unroll 4
+KRAMA_UNROLL
     for (int j = 0; j < NV; ++j) V::store(row + j * width, e.alpha * sum[i][j]);
     for (std::int64_t j = 0; j < valid; ++j) {
       A v = row[j];

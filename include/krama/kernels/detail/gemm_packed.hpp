@@ -40,12 +40,13 @@ A* thread_scratch(std::int64_t elements) {
 /// Sizes of the copies. With 8-byte elements half as many.
 template <class A>
 struct PackLimits {
-  static constexpr std::int64_t k_block = 1536 / static_cast<std::int64_t>(sizeof(A));
+  static constexpr std::int64_t k_block = 1024 / static_cast<std::int64_t>(sizeof(A));
   /// Elements of B that stay in a core's second-level cache while all rows of A pass by.
-  static constexpr std::int64_t b_block = 480 * 1024 / static_cast<std::int64_t>(sizeof(A));
+  static constexpr std::int64_t b_block = 400 * 1024 / static_cast<std::int64_t>(sizeof(A));
   /// B is read in place when it fits the first-level cache.
   static constexpr std::int64_t b_in_place = 24 * 1024 / static_cast<std::int64_t>(sizeof(A));
-  static constexpr std::int64_t a_rows = 4 * tile_rows;
+  /// Rows of A converted at a time.
+  static constexpr std::int64_t a_rows = 8 * tile_rows;
 };
 
 /// A block of C, rows [i0, i1) and columns [j0, j1), on the calling thread.
@@ -59,7 +60,7 @@ void packed_block(const GemmArgs<T, T, TC>& g, std::int64_t i0, std::int64_t i1,
   constexpr bool same = std::is_same_v<T, A>;
   const bool ta = g.ta == Op::transpose;
   const bool tb = g.tb == Op::transpose;
-  const bool pack_a = ta || !same;
+  constexpr bool pack_a = !same;
   const std::int64_t cols = j1 - j0;
   const bool b_in_place =
       same && !tb && (g.k * g.n <= Limits::b_in_place || i1 - i0 <= 2 * high);
@@ -80,14 +81,16 @@ void packed_block(const GemmArgs<T, T, TC>& g, std::int64_t i0, std::int64_t i1,
     Epilogue<A, T> first{g.alpha, p0 == 0 ? g.beta : A{1}, nullptr};
     for (std::int64_t jc = j0; jc < j1; jc += j_block) {
       const std::int64_t je = std::min(j1, jc + j_block);
-      for (std::int64_t j = jc; j < je; j += wide) {
-        if (b_in_place && je - j >= wide) continue;
-        pack_panel(packed_b + (j - jc) * kc, g.b + (tb ? j * g.ldb + p0 : p0 * g.ldb + j), g.ldb, tb,
-                   kc, std::min(wide, je - j));
+      // In place, only the last columns are copied, for the zeros beyond them.
+      const std::int64_t copied = b_in_place ? jc + (je - jc) / wide * wide : jc;
+      if (copied < je) {
+        pack_panels(packed_b + (copied - jc) * kc,
+                    g.b + (tb ? copied * g.ldb + p0 : p0 * g.ldb + copied), g.ldb, tb, kc,
+                    je - copied);
       }
       for (std::int64_t i = i0; i < i1; i += pack_a ? Limits::a_rows : high) {
         const std::int64_t ie = std::min(i1, i + (pack_a ? Limits::a_rows : high));
-        if (pack_a) {
+        if constexpr (pack_a) {
           pack_rows(packed_a, g.a + (ta ? p0 * g.lda + i : i * g.lda + p0), g.lda, ta, ie - i, kc);
         }
         for (std::int64_t j = jc; j < je; j += wide) {
@@ -106,15 +109,16 @@ void packed_block(const GemmArgs<T, T, TC>& g, std::int64_t i0, std::int64_t i1,
           for (std::int64_t s = i; s < ie; s += high) {
             const std::int64_t rows = std::min(high, ie - s);
             TC* c = g.c + s * g.ldc + j;
-            if constexpr (same) {
-              if (!pack_a) {
-                micro_rows<tile_rows, Walk::rows>(rows, kc, g.a + s * g.lda + p0, g.lda, panel, sb,
-                                                  e, c, g.ldc, valid);
-                continue;
-              }
+            if constexpr (pack_a) {
+              micro_rows<tile_rows, Walk::columns>(rows, kc, packed_a + (s - i) * kc, high, panel,
+                                                   sb, e, c, g.ldc, valid);
+            } else if (ta) {
+              micro_rows<tile_rows, Walk::columns>(rows, kc, g.a + p0 * g.lda + s, g.lda, panel, sb,
+                                                   e, c, g.ldc, valid);
+            } else {
+              micro_rows<tile_rows, Walk::rows>(rows, kc, g.a + s * g.lda + p0, g.lda, panel, sb, e,
+                                                c, g.ldc, valid);
             }
-            micro_rows<tile_rows, Walk::columns>(rows, kc, packed_a + (s - i) * kc, high, panel, sb,
-                                                 e, c, g.ldc, valid);
           }
         }
       }
@@ -131,7 +135,8 @@ struct PackedPlan {
 };
 
 /// The cheapest division by a count of cycles: 16 for a tile and step of k, 10 to copy a panel's row,
-/// 3 to copy a strip's column.
+/// 3 to
+/// convert a strip's column, 1 to read it in place.
 inline PackedPlan packed_plan(std::int64_t m, std::int64_t n, bool pack_a, std::int64_t wide,
                               std::int64_t threads) {
   const auto parts_of = [](std::int64_t whole, std::int64_t parts) {
@@ -176,7 +181,7 @@ void gemm_packed(const E& exec, const GemmArgs<T, T, TC>& g, std::int64_t thread
                              [&g] { packed_block(g, 0, g.m, 0, g.n); });
     return;
   }
-  const bool pack_a = g.ta == Op::transpose || !std::is_same_v<T, accum_t<TC>>;
+  constexpr bool pack_a = !std::is_same_v<T, accum_t<TC>>;
   const PackedPlan plan = packed_plan(g.m, g.n, pack_a, tile_cols<accum_t<TC>>, threads);
   kokkos_ext::launch(exec, "krama::kernels::gemm", plan.row_parts * plan.col_parts,
                      PackedParts<T, TC>{g, plan});

@@ -32,8 +32,8 @@ struct DropoutBlock {
     // Blocks begin at logical indices that are multiples of 4, so before element 0 if need be.
     const auto skipped = static_cast<std::int64_t>(first & 3U);
     const std::int64_t begin = b * block - skipped;
-    const std::uint64_t quad = (first - static_cast<std::uint64_t>(skipped) +
-                                static_cast<std::uint64_t>(b * block)) >> 2;
+    const std::uint64_t quad =
+        (first - static_cast<std::uint64_t>(skipped) + static_cast<std::uint64_t>(b * block)) >> 2;
     const RandomKey k = key;
     KRAMA_VECTOR_LOOP
     for (std::int64_t q = 0; q < block / 4; ++q) {
@@ -101,8 +101,7 @@ struct Dropout {
     if (n == 0) return;
     if (rate == 0.0 || !ctx.is_training()) {
       if (in == out) return;
-      kernels::for_each(
-          ctx.exec(), label, n, KOKKOS_LAMBDA(std::int64_t i) { out[i] = in[i]; });
+      kernels::for_each(ctx.exec(), label, n, KOKKOS_LAMBDA(std::int64_t i) { out[i] = in[i]; });
       return;
     }
     const nn::BatchInfo& batch = ctx.batch();
@@ -124,8 +123,8 @@ struct Dropout {
           ctx.exec(), label, n, KOKKOS_LAMBDA(std::int64_t i) {
             const std::uint64_t index = first + static_cast<std::uint64_t>(i);
             const auto word = philox(key, index >> 2)[static_cast<std::size_t>(index & 3U)];
-            out[i] = static_cast<T>(static_cast<A>(in[i]) *
-                                    ((word >> 8) >= threshold ? scale : A{0}));
+            out[i] =
+                static_cast<T>(static_cast<A>(in[i]) * ((word >> 8) >= threshold ? scale : A{0}));
           });
     }
   }

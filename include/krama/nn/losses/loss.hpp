@@ -58,14 +58,13 @@ concept LossSpec = std::copyable<L> && requires(const L& loss) {
 
 /// A loss that runs on device `D` for outputs of type `T`.
 template <class L, class D, class T>
-concept Loss = LossSpec<L> && Device<D> && Scalar<T> &&
-               requires(const L& loss, const exec_of<D>& exec, Ref<const T, 2, D> outputs,
-                        Ref<const target_of<L, T>, 1, D> targets,
-                        Ref<const accum_t<T>, 1, D> weights, Ref<double, 1, D> sums,
-                        Ref<double, 1, D> scratch, Ref<T, 2, D> d_outputs) {
-                 loss.template operator()<D, T>(exec, outputs, targets, weights, sums, scratch,
-                                                d_outputs);
-               };
+concept Loss =
+    LossSpec<L> && Device<D> && Scalar<T> &&
+    requires(const L& loss, const exec_of<D>& exec, Ref<const T, 2, D> outputs,
+             Ref<const target_of<L, T>, 1, D> targets, Ref<const accum_t<T>, 1, D> weights,
+             Ref<double, 1, D> sums, Ref<double, 1, D> scratch, Ref<T, 2, D> d_outputs) {
+      loss.template operator()<D, T>(exec, outputs, targets, weights, sums, scratch, d_outputs);
+    };
 
 /// Loss and weight of one row, the weight already multiplied in.
 struct RowLoss {

@@ -36,7 +36,8 @@ struct AdamElement {
     m[i] = first;
     v[i] = second;
     // Never negative; saying so lets compilers do without the call that would set errno.
-    const A root = Kokkos::fma(Kokkos::sqrt(Kokkos::fabs(second)), inverse_root_correction, epsilon);
+    const A root =
+        Kokkos::fma(Kokkos::sqrt(Kokkos::fabs(second)), inverse_root_correction, epsilon);
     w[i] = Kokkos::fma(-step_size, first / root, value * c.kept);
   }
 };
