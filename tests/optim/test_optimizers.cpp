@@ -87,7 +87,8 @@ double one(const O& o, double p, double g, double lr, std::uint8_t attribute = c
 }  // namespace
 
 TEST_CASE("adamw: decay is decoupled (N14)", "[optim]") {
-  // p = 1, g = 0: AdamW shrinks by lr * decay; in Adam the decay passes the normalisation: a whole lr.
+  // p = 1, g = 0: AdamW shrinks by lr * decay; in Adam the decay passes the normalisation: a whole
+  // lr.
   CHECK(one(AdamW{.weight_decay = 0.1}, 1.0, 0.0, 0.01) == Approx(0.999).epsilon(1e-15));
   CHECK(one(Adam{.weight_decay = 0.1}, 1.0, 0.0, 0.01) == Approx(0.99).epsilon(1e-6));
   CHECK(one(Sgd{.l2 = 0.1}, 1.0, 0.0, 0.01) == Approx(0.999).epsilon(1e-15));

@@ -6,8 +6,8 @@
 
 namespace krama::optim {
 
-/// AdamW: Adam with decoupled weight decay (Loshchilov and Hutter 2019, arXiv:1711.05101, algorithm 2
-/// in the form of PyTorch: the decay is multiplied by the learning rate).
+/// AdamW: Adam with decoupled weight decay (Loshchilov and Hutter 2019, arXiv:1711.05101,
+/// algorithm 2 in the form of PyTorch: the decay is multiplied by the learning rate).
 ///   w <- w (1 - lr decay);  m, v as Adam;  w <- w - lr m^ / (sqrt(v^) + epsilon)
 /// Only chunks that decay are shrunk (matrices; not biases and norms).
 struct AdamW {

@@ -24,15 +24,15 @@
 ///   template <Device D, class A>
 ///   void update(exec, UpdateRange<A, mem_of<D>>, UpdateScalars) const
 ///
-/// States start at zero. `update` changes values and states of the range and nothing else; it may be
-/// cut anywhere at chunk boundaries without a change of bits. Chunks marked `chunk_frozen` stay as
-/// they are; only chunks marked `chunk_decays` take part in weight decay.
+/// States start at zero. `update` changes values and states of the range and nothing else; it may
+/// be cut anywhere at chunk boundaries without a change of bits. Chunks marked `chunk_frozen` stay
+/// as they are; only chunks marked `chunk_decays` take part in weight decay.
 ///
 /// Bits: a parameter is updated by whichever rank owns it, and executables of one job are compiled
 /// differently. So that every one of them gives the same bits, element formulas are built from fma,
 /// multiplication, division and square root alone, with no addition that a compiler could fuse with
-/// a product; what is the same for all elements (bias corrections) is computed on the host in double
-/// by +, -, * and /. The executable needs hardware fma for speed, not for its results.
+/// a product; what is the same for all elements (bias corrections) is computed on the host in
+/// double by +, -, * and /. The executable needs hardware fma for speed, not for its results.
 namespace krama::optim {
 
 inline constexpr std::size_t max_states = 2;

@@ -19,9 +19,9 @@ class Schedule {
   static Schedule constant(double lr, std::int64_t warm_up = 0) {
     return Schedule(Kind::constant, lr, warm_up);
   }
-  /// A linear rise over `warm_up` steps, then half a cosine from `lr` down to `floor`, reached after
-  /// `steps` steps (Loshchilov and Hutter 2017, arXiv:1608.03983, without restarts). `steps` 0: the
-  /// fall follows the fraction that `at` is given, as for a run that is limited by time.
+  /// A linear rise over `warm_up` steps, then half a cosine from `lr` down to `floor`, reached
+  /// after `steps` steps (Loshchilov and Hutter 2017, arXiv:1608.03983, without restarts). `steps`
+  /// 0: the fall follows the fraction that `at` is given, as for a run that is limited by time.
   static Schedule cosine(double lr, std::int64_t warm_up, std::int64_t steps, double floor = 0.0) {
     KRAMA_EXPECTS(steps == 0 || steps > warm_up,
                   "cosine schedule: {} steps leave nothing after a warm-up of {}", steps, warm_up);

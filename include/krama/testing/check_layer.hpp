@@ -12,20 +12,10 @@
 
 #include <krama/kokkos_ext/streams.hpp>
 #include <krama/testing/harness.hpp>
+#include <krama/testing/report.hpp>
 #include <krama/testing/tools_probe.hpp>
 
 namespace krama::testing {
-
-/// What `check_layer` found. `ok()` and the list of failures, each a sentence.
-struct Report {
-  std::vector<std::string> failures;
-  [[nodiscard]] bool ok() const { return failures.empty(); }
-  [[nodiscard]] std::string text() const {
-    std::string all;
-    for (const auto& f : failures) all += f + "\n";
-    return all;
-  }
-};
 
 struct CheckOptions {
   std::uint64_t seed = 7;

@@ -13,8 +13,9 @@ namespace krama::nn {
 
 namespace detail {
 
-/// Four random words serve four consecutive logical elements (see `uniform`). On hosts a block makes
-/// the words of all its elements first, in a loop that vectorises, and applies them in another.
+/// Four random words serve four consecutive logical elements (see `uniform`). On hosts a block
+/// makes the words of all its elements first, in a loop that vectorises, and applies them in
+/// another.
 template <class T>
 struct DropoutBlock {
   static constexpr std::int64_t block = 1024;  ///< logical elements; a multiple of 4
@@ -62,11 +63,12 @@ struct DropoutBlock {
 }  // namespace detail
 
 /// Dropout (Srivastava et al. 2014), inverted: in training y = x / (1 - rate) with probability
-/// 1 - rate, else 0; otherwise y = x. dx = dy times the same factor. The mask is not stored: backward
-/// makes it again from (seed, step, layer, logical element), where the logical element is
+/// 1 - rate, else 0; otherwise y = x. dx = dy times the same factor. The mask is not stored:
+/// backward makes it again from (seed, step, layer, logical element), where the logical element is
 /// (position of the sample in the global batch) * (elements per sample) + (element of the sample).
 /// So it is the same for any number of threads and ranks, any split into micro-batches, in
-/// recomputation and after resuming. An element is kept when its `uniform` number is at least `rate`.
+/// recomputation and after resuming. An element is kept when its `uniform` number is at least
+/// `rate`.
 struct Dropout {
   double rate = 0.1;
 

@@ -8,8 +8,8 @@
 
 namespace krama::nn {
 
-/// SiLU (swish): y = x s(x) with s the logistic function; dx = dy s(x) (1 + x (1 - s(x))). Saves the
-/// input: the output does not determine it.
+/// SiLU (swish): y = x s(x) with s the logistic function; dx = dy s(x) (1 + x (1 - s(x))). Saves
+/// the input: the output does not determine it.
 struct Silu {
   static constexpr std::string_view type_name = "silu";
   static constexpr Saves saves = Saves::input;

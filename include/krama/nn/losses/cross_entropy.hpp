@@ -35,8 +35,8 @@ struct CrossEntropyRow {
       return {};
     }
     KRAMA_ASSERT(label >= 0 && label < classes);
-    // Labels are checked when batches are made. One that slipped through must not read elsewhere; it
-    // makes the loss and the gradient NaN, which the step notices.
+    // Labels are checked when batches are made. One that slipped through must not read elsewhere;
+    // it makes the loss and the gradient NaN, which the step notices.
     const bool valid = label >= 0 && label < classes;
     constexpr A nan = std::numeric_limits<A>::quiet_NaN();
     const A at_label = valid ? static_cast<A>(x[label]) : nan;

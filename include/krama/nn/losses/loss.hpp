@@ -22,9 +22,9 @@
 ///   void operator()(exec, outputs, targets, weights, sums, scratch, d_outputs) const
 ///
 /// Outputs are (rows, columns): a model's output with its leading extents multiplied together. The
-/// call *adds* sum(w_r * l_r) to sums[0] and sum(w_r) to sums[1] and writes the gradient of that sum
-/// (not of a mean) to d_outputs, unless that is null (evaluation). The step divides once, by the
-/// weight of the whole global batch; so the split over ranks and micro-batches does not matter.
+/// call *adds* sum(w_r * l_r) to sums[0] and sum(w_r) to sums[1] and writes the gradient of that
+/// sum (not of a mean) to d_outputs, unless that is null (evaluation). The step divides once, by
+/// the weight of the whole global batch; so the split over ranks and micro-batches does not matter.
 /// Asynchronous on `exec`; bits do not depend on the number of threads.
 namespace krama::nn {
 

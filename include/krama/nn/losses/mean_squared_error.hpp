@@ -44,8 +44,8 @@ struct MeanSquaredErrorRow {
 
 }  // namespace detail
 
-/// Mean squared error: l_r = sum_c (y_rc - t_rc)^2 / columns, so that the mean over rows is the mean
-/// over all outputs. dy = 2 w_r (y - t) / columns. Rows of weight 0 are left out.
+/// Mean squared error: l_r = sum_c (y_rc - t_rc)^2 / columns, so that the mean over rows is the
+/// mean over all outputs. dy = 2 w_r (y - t) / columns. Rows of weight 0 are left out.
 struct MeanSquaredError {
   static constexpr std::string_view type_name = "mean_squared_error";
   static constexpr Targets targets = Targets::per_output;

@@ -42,8 +42,8 @@ struct AdamElement {
   }
 };
 
-/// The scalars of Adam in step `s`; Kingma and Ba 2015 (arXiv:1412.6980), algorithm 1, with the bias
-/// corrections taken out of the element formula.
+/// The scalars of Adam in step `s`; Kingma and Ba 2015 (arXiv:1412.6980), algorithm 1, with the
+/// bias corrections taken out of the element formula.
 template <class A, class Adam, MemorySpace M>
 AdamElement<A> adam_element(const Adam& adam, const UpdateRange<A, M>& range,
                             const UpdateScalars& s, bool decoupled) {
