@@ -119,7 +119,10 @@ struct PortableGemm {
     const std::int64_t j0 = tile % tiles_across * S::cols;
     const int valid_rows = static_cast<int>(g.m - i0 < S::rows ? g.m - i0 : S::rows);
     const int valid_cols = static_cast<int>(g.n - j0 < S::cols ? g.n - j0 : S::cols);
-    A* const a = static_cast<A*>(team.team_scratch(S::scratch_level).get_shmem(S::scratch_bytes));
+    // Copies: the two take references, and devices have no static members to refer to.
+    const int level = S::scratch_level;
+    const std::size_t bytes = S::scratch_bytes;
+    A* const a = static_cast<A*>(team.team_scratch(level).get_shmem(bytes));
     A* const b = a + S::rows * S::steps;
     // Elements of op(A) and op(B) between neighbours across and along k.
     const std::int64_t a_across = g.ta == Op::none ? g.lda : 1;
