@@ -79,6 +79,10 @@ TEST_CASE("model: gradients are wanted behind parameters that train only", "[nn]
   CHECK_FALSE(m.value(b).differentiable);
   CHECK(m.value(c).differentiable);
   CHECK(m.value(d).differentiable);
+  // One differentiable input is enough, wherever it stands.
+  CHECK(m.value(m.add("e", {c, a})).differentiable);
+  CHECK(m.value(m.add("f", {a, c})).differentiable);
+  CHECK_FALSE(m.value(m.add("g", {a, b})).differentiable);
 }
 
 TEST_CASE("model: parameter names, ties and views", "[nn]") {
