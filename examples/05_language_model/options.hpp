@@ -16,13 +16,13 @@ namespace example {
 /// Everything that can be said on the command line.
 struct Options {
   std::string data;
-  std::string out = "krama-run";
+  std::string out = "runs/language_model";
   std::int64_t layers = 4;
   std::int64_t features = 128;
   std::int64_t heads = 4;
   std::int64_t context = 128;
   double dropout = 0.0;
-  std::int64_t batch = 16;
+  std::int64_t batch = 8;
   std::int64_t micro_batch = 16;
   double lr = 2e-3;
   std::string schedule = "cosine";
@@ -108,7 +108,7 @@ inline std::optional<Options> parse_options(int argc, char** argv, int rank) {
   auto* end = "How long";
   app.add_option("--steps", o.steps, "Steps in all; 0: only the time ends training")
       ->capture_default_str()->check(CLI::NonNegativeNumber)->group(end);
-  app.add_option("--minutes", o.minutes, "Time limit of this run; 0: none (2.5 without --steps)")
+  app.add_option("--minutes", o.minutes, "Time limit of this run; 0: none (2.8 without --steps)")
       ->capture_default_str()->check(CLI::NonNegativeNumber)->group(end);
   app.add_option("--stop-after", o.stop_after, "Stop here as if interrupted; --resume goes on")
       ->capture_default_str()->check(CLI::NonNegativeNumber)->group(end);
@@ -131,7 +131,7 @@ inline std::optional<Options> parse_options(int argc, char** argv, int rank) {
     throw krama::Error(std::string(e.what()) + "; --help lists the options");
   }
   if (o.warmup < 0) o.warmup = o.steps > 0 ? std::min<std::int64_t>(50, o.steps / 10) : 50;
-  if (o.steps == 0 && o.minutes == 0 && o.stop_after == 0) o.minutes = 2.5;
+  if (o.steps == 0 && o.minutes == 0 && o.stop_after == 0) o.minutes = 2.8;
   KRAMA_EXPECTS(o.features % o.heads == 0, "--features {} cannot be divided among --heads {}",
                 o.features, o.heads);
   return o;

@@ -1,0 +1,63 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# Copyright (c) the Krama authors
+#
+# test_demo.sh LAUNCH FOLDER: the language model across its unlike executables. An interrupted and
+# resumed run equals an uninterrupted one, bit for bit (K02); wrong options end on every rank with one
+# line and a non-zero exit; the run folder holds what it should.
+set -u
+launch=$1
+folder=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+fail() { echo "FAILED: $*"; failed=1; }
+
+for _ in $(seq 200); do echo "The quick brown fox jumps over the lazy dog, again and again."; done >"$work/text"
+small=(--data "$work/text" --layers 1 --features 32 --heads 2 --context 32 --dropout 0.1 --generate 8)
+export KRAMA_QUIET=1 KRAMA_PROGRESS=off
+train() {
+  "$launch" -n 1 -env ONEDNN_MAX_CPU_ISA AVX2 "$folder/language_model.v3" "${small[@]}" "$@" : \
+    -n 1 "$folder/language_model.native" "${small[@]}" "$@" >"$work/log" 2>&1
+}
+
+train --steps 10 --shares 3:1 --out "$work/whole" || fail "an uninterrupted run: $(cat "$work/log")"
+train --steps 10 --shares 3:1 --out "$work/parts" --stop-after 5 || fail "stopping after step 5"
+cmp -s "$work/whole/checkpoint.safetensors" "$work/parts/checkpoint.safetensors" &&
+  fail "step 5 and step 10 have the same checkpoint"
+train --steps 10 --shares 3:1 --out "$work/parts" --resume || fail "resuming: $(cat "$work/log")"
+cmp "$work/whole/checkpoint.safetensors" "$work/parts/checkpoint.safetensors" ||
+  fail "K02: the resumed run differs from the uninterrupted one"
+
+for file in metrics.jsonl trace.json checkpoint.safetensors; do
+  [ -s "$work/whole/$file" ] || fail "there is no $file"
+done
+python3 - "$work/whole" <<'PY' || fail "metrics or trace cannot be read"
+import json, sys
+folder = sys.argv[1]
+steps = [json.loads(line) for line in open(folder + "/metrics.jsonl")]
+assert [s["step"] for s in steps if "loss" in s] == list(range(1, 11)), steps
+assert any("validation_loss" in s for s in steps)
+events = json.load(open(folder + "/trace.json"))["traceEvents"]
+assert {e["pid"] for e in events} == {0, 1}
+assert {e["args"]["name"] for e in events if e["name"] == "thread_name"} == {
+    "compute", "communication", "data"}
+PY
+
+# expect MESSAGE OPTIONS…: ends with one line that says MESSAGE, and fails.
+expect() {
+  local message=$1
+  shift
+  if train --out "$work/wrong" "$@"; then fail "accepted: $*"; fi
+  grep -q -- "$message" "$work/log" || fail "$*: no \"$message\" in: $(cat "$work/log")"
+  [ "$(grep -c 'error:' "$work/log")" = 1 ] || fail "$*: not one line of error: $(cat "$work/log")"
+}
+expect "no such file" --data "$work/nothing" --steps 2
+expect "--bogus" --bogus --steps 2
+expect "3 numbers for 2 ranks" --shares 1:2:3 --steps 2
+expect "cannot be divided" --features 33 --steps 2
+expect "no such file" --resume --steps 2
+expect "was 1 when it was written" --resume --seed 2 --steps 20 --out "$work/whole"
+expect "another shape" --resume --features 64 --steps 20 --out "$work/whole"
+[ $failed = 0 ] && echo "all as it should be"
+exit $failed
