@@ -42,6 +42,12 @@ expect late_7 "$not_0" 'rank 1 .* ended with code 7' 3
 expect late_kill "$not_0" 'rank 1 .* killed by signal 9' 3
 KRAMA_LAUNCH_TIMEOUT=2 expect hang 124 'not finished after 2 s' 1
 
+# All ranks fail alike, and have said why: one line more, and their code.
+"$launch" -n 2 bash -c 'exit 3' >"$out/stdout" 2>"$out/stderr"
+[ $? = 3 ] || wrong "all ranks end with 3: another code"
+[ "$(cat "$out/stderr")" = "launch: failed: every rank ended with code 3" ] ||
+  wrong "all ranks end with 3: another message"
+
 # Programs that know nothing of each other: mpiexec of another MPI than theirs gives such ones.
 "$launch" -n 2 bash -c 'printf "krama: all 1 ranks finished [%s]\n" "$KRAMA_LAUNCH_NONCE"' \
   >"$out/stdout" 2>"$out/stderr" && wrong "2 ranks asked for, 1 finished: code 0"
