@@ -75,16 +75,28 @@ class Timings {
   /// Seconds for one run.
   [[nodiscard]] double seconds(std::size_t variant) const { return median(samples_[variant]); }
   /// Time of `a` over time of `b`: the median over rounds, each measured side by side.
-  [[nodiscard]] double ratio(std::size_t a, std::size_t b) const {
-    std::vector<double> r;
-    for (std::size_t i = 0; i < std::min(samples_[a].size(), samples_[b].size()); ++i) {
-      r.push_back(samples_[a][i] / samples_[b][i]);
-    }
-    return median(std::move(r));
+  [[nodiscard]] double ratio(std::size_t a, std::size_t b) const { return median(ratios(a, b)); }
+  /// Whether the 95 % interval of that ratio (its order statistics) holds `bound`, so that more
+  /// rounds could change the verdict.
+  [[nodiscard]] bool undecided(std::size_t a, std::size_t b, double bound) const {
+    std::vector<double> r = ratios(a, b);
+    std::sort(r.begin(), r.end());
+    const auto n = static_cast<double>(r.size());
+    const double spread = 0.98 * std::sqrt(n);
+    if (n / 2 <= spread + 1) return true;
+    const auto at = [&](double rank) { return r[static_cast<std::size_t>(rank)]; };
+    return at(n / 2 - spread - 1) <= bound && bound <= at(std::min(n / 2 + spread, n - 1));
   }
   [[nodiscard]] std::size_t rounds() const { return samples_.front().size(); }
 
  private:
+  [[nodiscard]] std::vector<double> ratios(std::size_t a, std::size_t b) const {
+    std::vector<double> r;
+    for (std::size_t i = 0; i < std::min(samples_[a].size(), samples_[b].size()); ++i) {
+      r.push_back(samples_[a][i] / samples_[b][i]);
+    }
+    return r;
+  }
   std::vector<std::vector<double>> samples_;
 };
 
@@ -126,9 +138,11 @@ class Report {
 
   /// Times the variants in turn, there and back, for about `budget` seconds in all and at least five
   /// rounds. A round in which another process took a core away is repeated (up to three budgets).
-  /// `work` (operations or bytes of one run, 0: none) gives a rate.
+  /// While `undecided` says so, it goes on for up to eight budgets. `work` (operations or bytes of one
+  /// run, 0: none) gives a rate.
   Timings compare(const std::string& label, const std::vector<Variant>& variants, double work = 0,
-                  double budget = 0.5) {
+                  double budget = 0.5,
+                  const std::function<bool(const Timings&)>& undecided = nullptr) {
     std::vector<long> inner;
     for (const auto& v : variants) {
       v.run();
@@ -143,7 +157,9 @@ class Report {
     for (bool forward = true;; forward = !forward) {
       const double elapsed = seconds_now() - start;
       const bool enough = elapsed > budget && result.rounds() >= 5;
-      if (enough || (elapsed > 3 * budget && result.rounds() >= 1)) break;
+      const bool late = elapsed > 3 * budget && result.rounds() >= 1;
+      const bool more = undecided && elapsed < 8 * budget && undecided(result);
+      if ((enough || late) && !more) break;
       const long before = preemptions();
       for (std::size_t i = 0; i < variants.size(); ++i) {
         const std::size_t v = forward ? i : variants.size() - 1 - i;

@@ -71,28 +71,41 @@ bool inside_parallel_region() {
 #endif
 }
 
+/// Whether the packed product is compiled for the widest registers, where it leads.
+inline constexpr bool packed_is_widest =
+#if KRAMA_PACKED_GEMM
+    vector_bytes == 64;
+#else
+    false;
+#endif
+
+/// The packed product's best range of k where the code is compiled for AVX-512: panels that stay in
+/// the first cache. Measured with `bench_gemm "" 0.8 doors`.
+inline bool packed_range(std::int64_t k) { return k >= 32 && k <= 192; }
+
 /// The rule: which door a product takes when nobody forces one. Fixed, so that a job computes the
-/// same bits every time. OpenBLAS has the least overhead for tiny products; the packed product is the
-/// fastest for f32 and f64 where the code is compiled for AVX-512; oneDNN has kernels for the half
-/// types' own instructions, and picks its instruction set when the program runs.
+/// same bits every time. OpenBLAS has the least overhead for tiny products; oneDNN has kernels for
+/// the half types' own instructions and picks its instruction set when the program runs; the packed
+/// product is ahead of both in its range, for transposed A in batches (`of_batch`), and for f64 where
+/// the code is compiled for AVX-512.
 template <ExecutionSpace E, class T, class TC>
-GemmDoor gemm_rule(const GemmArgs<T, T, TC>& g) {
+GemmDoor gemm_rule(const GemmArgs<T, T, TC>& g, bool of_batch) {
   if constexpr (!kokkos_ext::is_host_space<E>) return GemmDoor::portable;
   if constexpr (!vendor_space<E>) return GemmDoor::packed;
   const std::int64_t work = g.m * g.n * g.k;
   if constexpr (openblas_takes<T, T, TC>) {
-    if (g.bias == nullptr && work <= tiny_work) return GemmDoor::openblas;
+    const bool small = work <= (g.n < 16 ? tiny_work : 3 * tiny_work);
+    if (small && g.bias == nullptr && !of_batch) return GemmDoor::openblas;
   }
-  if constexpr (sizeof(T) == 2) {
-    if (onednn_takes<T, T, TC> && work > 8 * tiny_work) return GemmDoor::onednn;
-    return GemmDoor::packed;
-  }
-#if KRAMA_PACKED_GEMM
-  if constexpr (vector_bytes == 64) return GemmDoor::packed;
-#endif
   if constexpr (onednn_takes<T, T, TC>) {
-    if (work > 64 * tiny_work || !openblas_takes<T, T, TC>) return GemmDoor::onednn;
+    if constexpr (sizeof(T) == 2) {
+      return work >= 4 * tiny_work ? GemmDoor::onednn : GemmDoor::packed;
+    }
+    const bool transposed_batch = of_batch && g.ta == Op::transpose;
+    const bool packed_leads = packed_is_widest && (packed_range(g.k) || transposed_batch);
+    if (!packed_leads) return GemmDoor::onednn;
   }
+  if constexpr (packed_is_widest) return GemmDoor::packed;
   return openblas_takes<T, T, TC> ? GemmDoor::openblas : GemmDoor::packed;
 }
 
@@ -166,7 +179,7 @@ void gemm_any(const E& exec, const GemmArgs<T, T, TC>& g) {
   if (g.m == 0 || g.n == 0) return;
   if (inside_parallel_region<E>()) return gemm_serial(g);
   GemmDoor door = chosen_gemm_door();
-  if (door == GemmDoor::automatic) door = gemm_rule<E>(g);
+  if (door == GemmDoor::automatic) door = gemm_rule<E>(g, false);
   if (g.k > 0 && (door == GemmDoor::onednn || door == GemmDoor::openblas)) {
     if (gemm_vendor(exec, door, g)) return;
     door = GemmDoor::packed;
@@ -189,7 +202,7 @@ void gemm_batched(const E& exec, const GemmArgs<T, T, TC>& first, const BatchStr
   }
   GemmDoor door = chosen_gemm_door();
   const bool free = door == GemmDoor::automatic;
-  if (free) door = gemm_rule<E>(first);
+  if (free) door = gemm_rule<E>(first, true);
   if constexpr (kokkos_ext::is_host_space<E>) {
 #if KRAMA_PACKED_GEMM
     const std::int64_t threads = exec.concurrency();
