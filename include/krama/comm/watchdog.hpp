@@ -2,13 +2,14 @@
 // Copyright (c) the Krama authors
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <krama/core/error.hpp>
+#include <krama/core/join.hpp>
 
 namespace krama {
 
@@ -25,7 +26,7 @@ struct StallReport {
 namespace detail {
 /// "rank 1" or "ranks 0, 2"
 inline std::string list_ranks(const std::vector<int>& ranks) {
-  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", join(ranks, ", "));
 }
 }  // namespace detail
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <Kokkos_Core.hpp>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <source_location>
 #include <stdexcept>
 #include <string>

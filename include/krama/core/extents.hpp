@@ -10,6 +10,7 @@
 #include <string>
 
 #include <krama/core/error.hpp>
+#include <krama/core/join.hpp>
 
 namespace krama {
 
@@ -92,7 +93,7 @@ class Shape {
 
 /// "(16, 128, 256)"
 inline std::string to_string(std::span<const std::int64_t> extents) {
-  return fmt::format("({})", fmt::join(extents, ", "));
+  return fmt::format("({})", join(extents, ", "));
 }
 inline std::string to_string(const Shape& shape) { return to_string(shape.span()); }
 

@@ -16,6 +16,7 @@
 #include <krama/comm/host.hpp>
 #include <krama/comm/watchdog.hpp>
 #include <krama/core/error.hpp>
+#include <krama/core/join.hpp>
 #include <krama/runtime/build_info.hpp>
 
 namespace krama {
@@ -55,7 +56,7 @@ RankTable make_rank_table(C& comm) {
   const std::string mine = fmt::format(
       "{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}", host_name(), build_name(),
       Kokkos::DefaultExecutionSpace::name(), host_threads(), detail::memory_text(),
-      comm.transport(), fmt::join(allowed_cores(), ","), optimized_build ? "" : "unoptimised");
+      comm.transport(), join(allowed_cores(), ","), optimized_build ? "" : "unoptimised");
   const auto rows = comm.gather_text(mine, "krama::runtime::rank_table");
 
   RankTable table;

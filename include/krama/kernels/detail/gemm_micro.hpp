@@ -71,6 +71,21 @@ struct Epilogue {
 /// How a tile reads A: row by row as stored, or column by column (transposed, or packed).
 enum class Walk : std::uint8_t { rows, columns };
 
+/// The rest of the epilogue for a tile at the edge or of another type, out of line: its loops are in
+/// the program once, not once for each shape of tile.
+template <class A, class TB, class TC>
+[[gnu::noinline]] void finish_tile(int rows, int stride, const A* tile, const Epilogue<A, TB>& e,
+                                   TC* c, std::int64_t ldc, std::int64_t valid) {
+  for (int i = 0; i < rows; ++i) {
+    for (std::int64_t j = 0; j < valid; ++j) {
+      A v = tile[i * stride + j];
+      if (e.bias != nullptr) v += static_cast<A>(e.bias[j]);
+      if (e.beta != A{0}) v += e.beta * static_cast<A>(c[i * ldc + j]);
+      c[i * ldc + j] = static_cast<TC>(v);
+    }
+  }
+}
+
 /// C tile (Rows, valid columns) from k steps of A and one panel of B of NV vectors.
 template <int Rows, int NV, Walk W, class A, class TB, class TC>
 [[gnu::noinline]] void micro_tile(std::int64_t k, const A* __restrict a, std::int64_t sa,
@@ -108,18 +123,13 @@ KRAMA_UNROLL
     }
     return;
   }
-  alignas(vector_bytes) A row[std::size_t{NV} * std::size_t{width}];
+  alignas(vector_bytes) A tile[std::size_t{Rows}][std::size_t{NV} * std::size_t{width}];
 KRAMA_UNROLL
   for (int i = 0; i < Rows; ++i) {
 KRAMA_UNROLL
-    for (int j = 0; j < NV; ++j) V::store(row + j * width, e.alpha * sum[i][j]);
-    for (std::int64_t j = 0; j < valid; ++j) {
-      A v = row[j];
-      if (e.bias != nullptr) v += static_cast<A>(e.bias[j]);
-      if (e.beta != A{0}) v += e.beta * static_cast<A>(c[i * ldc + j]);
-      c[i * ldc + j] = static_cast<TC>(v);
-    }
+    for (int j = 0; j < NV; ++j) V::store(tile[i] + j * width, e.alpha * sum[i][j]);
   }
+  finish_tile(Rows, NV * width, &tile[0][0], e, c, ldc, valid);
 }
 
 /// `rows` (at most tile_rows) rows of C against one panel.
