@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# Copyright (c) the Krama authors
+"""How what has no uniform interface is instantiated: kernels, and programs.
+
+Layers, losses and optimizers need nothing here, their interface is known. A line "T:" is repeated for
+every element type, "A:" for every type of accumulators. `E`, `M`, `D` are the back end's execution
+space, memory space and device; `any` converts to every argument.
+"""
+
+KERNELS = {
+    "kernels/attention.hpp": [
+        "T: kernels::attention_table<E, accum_t<T>>(any, any, any, any);",
+        "T: kernels::attention_forward<E, T>(any, any);",
+        "T: kernels::attention_backward<E, T>(any, any);",
+    ],
+    "kernels/elementwise.hpp": ["T: kernels::add<E, T, M>(any, any, any, any);"],
+    "kernels/embedding.hpp": [
+        "T: kernels::embed<E, T, M>(any, any, any, any, any);",
+        "T: kernels::embed_grad<E, T, M>(any, any, any, any, any, any, any);",
+    ],
+    "kernels/for_each_2d.hpp": ["T: kernels::for_each_2d<E, Plain2d<T>>(any, any, any, any, any);"],
+    "kernels/gemm.hpp": [
+        "T: kernels::gemm<E, T, T, T, M>(any, any, any, any, any, any, any, any);",
+        "T: kernels::gemm<E, T, T, accum_t<T>, M>(any, any, any, any, any, any, any, any);",
+        "T: kernels::batched_gemm_strided<E, T, T, T>(any, any, any, any, any, any, any, any, any, any,"
+        " any, any, any, any, any, any, any, any);",
+        "T: kernels::linear_forward<E, T, T, T, T, M>(any, any, any, any, any);",
+        "T: kernels::bias_grad<E, T, accum_t<T>, M>(any, any, any);",
+    ],
+    "kernels/norm.hpp": [
+        "T: kernels::norm_forward<true, E, T, M>(any, any, any, any, any, any, any, any, any);",
+        "T: kernels::norm_forward<false, E, T, M>(any, any, any, any, any, any, any, any, any);",
+        "T: kernels::norm_backward<true, E, T, M>(any, any, any, any, any, any, any, any, any, any, any);",
+        "T: kernels::norm_backward<false, E, T, M>(any, any, any, any, any, any, any, any, any, any, any);",
+    ],
+    "kernels/reduce.hpp": [
+        "T: kernels::sum<E, T, M>(any, any);",
+        "T: kernels::squared_norm<E, T, M>(any, any);",
+        "T: kernels::count_non_finite<E, T, M>(any, any);",
+    ],
+    "kernels/rope.hpp": ["A: kernels::rope_table<E, A>(any, any, any, any, any);"],
+    "kernels/row_reduce.hpp": ["A: kokkos_ext::launch<E, Rows<A>>(any, any, any, any);"],
+    "kernels/vector_math.hpp": ["A: kokkos_ext::launch<E, Math<A>>(any, any, any, any);"],
+    "tensor/copy.hpp": [
+        "T: fill<E, T, 1, M>(any, any, any);",
+        "T: cast<E, T, accum_t<T>, 1, M>(any, any, any);",
+        "T: cast<E, accum_t<T>, T, 1, M>(any, any, any);",
+    ],
+}
+
+# Headers of the checked folders that hold no device code of their own.
+NOTHING_FOR_DEVICES = {
+    "nn/losses/loss.hpp": "the frame of losses; every loss instantiates it",
+    "optim/clip.hpp": "host arithmetic",
+    "optim/optimizer.hpp": "the frame of optimizers; every optimizer instantiates it",
+    "optim/schedule.hpp": "host arithmetic",
+}
+
+# Kernels that only hosts run.
+HOST_ONLY = {
+    "BlockedLoop": "blocks for vector units; devices take the functor itself",
+    "RowPieces": "pieces of rows for vector units; devices take RowElements",
+    "PieceSum": "devices take LaneSum",
+    "NormBackwardBlock": "devices take NormBackwardRows and NormBackwardColumns",
+    "UpdateChunk": "devices take UpdateElement",
+    "DropoutBlock": "devices take the lambda of Dropout::apply",
+    "AddBias": "follows the host's vendor libraries",
+}
+
+# Whole programs: an executor for each element type, losses and optimizers in turn.
+PROGRAMS = {
+    "program/executor.hpp": [
+        "template class krama::Executor<D, float, nn::CrossEntropy, optim::AdamW, SelfComm>;",
+        "template class krama::Executor<D, double, nn::MeanSquaredError, optim::Sgd, SelfComm>;",
+        "template class krama::Executor<D, bf16, nn::CrossEntropy, optim::AdamW, SelfComm>;",
+        "template class krama::Executor<D, f16, nn::CrossEntropy, optim::Adam, SelfComm>;",
+    ],
+    "models/gpt.hpp": ["template nn::Model<D, bf16> models::gpt<D, bf16>(const models::GptConfig&);"],
+    "models/llama.hpp": ["template nn::Model<D, f16> models::llama<D, f16>(const models::LlamaConfig&);"],
+    "models/mlp.hpp": ["template nn::Model<D, float> models::mlp<D, float>(const models::MlpConfig&);"],
+}
+PROGRAM_KERNELS = {
+    "program/executor.hpp": ["UpdateElement", "LossBlock", "LaneSum", "fill"],
+    "models/gpt.hpp": ["PortableGemm", "NormForward", "AttentionForwardTeam", "Gelu::forward"],
+    "models/llama.hpp": ["PortableGemm", "NormForward", "AttentionForwardTeam", "SwiGlu::forward"],
+    "models/mlp.hpp": ["PortableGemm", "BiasGrad", "Relu::forward"],
+}
+
+# Layers without kernels of their own: those of kernels/ that must come with them.
+LAYER_KERNELS = {
+    "CausalSelfAttention": ["AttentionTurn", "AttentionForwardTeam", "AttentionQueryTeam",
+                            "AttentionKeyTeam", "AttentionTurnBack"],
+    "Embedding": ["Embed", "EmbedLinks", "EmbedGradLinked", "PositionGrad"],
+    "LayerNorm": ["NormForward", "NormBackwardRows", "NormBackwardColumns"],
+    "Linear": ["PortableGemm", "BiasGrad"],
+    "RmsNorm": ["NormForward", "NormBackwardRows", "NormBackwardColumns"],
+}
