@@ -69,7 +69,8 @@ def write_docs(root, all_results):
     old = page.read_text(encoding="utf-8") if page.exists() else head
     sections = dict(s.split("\n", 1) for s in old.split("\n## ")[1:])
     for name, (title, results) in all_results.items():
-        sections[name] = f"\n{title}\n\n{resources.table(results, "bytes" if name.startswith("cuda") else "registers")}\n"
+        spill_unit = "bytes" if name.startswith("cuda") else "registers"
+        sections[name] = f"\n{title}\n\n{resources.table(results, spill_unit)}\n"
     page.write_text(head + "".join(f"\n## {n}\n{t.rstrip()}\n" for n, t in sorted(sections.items())), encoding="utf-8")
 
 
