@@ -39,9 +39,9 @@ def check_unit(unit, backend, compiler, arch, root, cache):
           flush=True)
     if not result["ok"]:
         lines = [x for x in result["log"].splitlines() if not any(n in x for n in NOISE)]
-        print("\n".join("    " + x[:400] for x in lines[:30]))
+        print("\n".join("    " + x[:400] for x in lines[:30]), flush=True)
     if missing:
-        print("    no device code for: " + "; ".join(dict.fromkeys(missing)))
+        print("    no device code for: " + "; ".join(dict.fromkeys(missing)), flush=True)
     return passed, result
 
 

@@ -2,6 +2,7 @@
 # Copyright (c) the Krama authors
 """Device code inside an object file: the ELF images of its fat binary, read without vendor tools."""
 
+import pathlib
 import struct
 import subprocess
 
@@ -54,12 +55,19 @@ def images(data):
             at = part.find(b"\x7fELF\x02", at + 4)
 
 
-def demangle(names):
-    names = list(names)
-    if not names:
-        return {}
-    run = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True)
+def filtered(tool, names):
+    run = subprocess.run([tool], input="\n".join(names), capture_output=True, text=True, check=True)
     return dict(zip(names, run.stdout.splitlines()))
+
+
+def demangle(names):
+    """Mangled -> readable. clang writes constraints into names, which only LLVM's tool reads."""
+    result = filtered("c++filt", names) if names else {}
+    tools = sorted(pathlib.Path("/usr/lib").glob("llvm-*/bin/llvm-cxxfilt"))
+    left = [n for n, readable in result.items() if readable.startswith("_Z")]
+    if left and tools:
+        result.update(filtered(str(tools[-1]), left))
+    return result
 
 
 def device_functions(path):

@@ -45,9 +45,9 @@ def parse_hip(log):
 def short(name):
     """A kernel's own name and its element type, out of the launcher's around it."""
     name = name.replace("(bool)", "").replace("krama::", "").replace("kernels::", "").replace("detail::", "")
-    lambda_of = re.search(r"(?:ParallelFor|ParallelReduce)<((?:\w+::)*\w+)<(.*?)>\(", name)
-    if lambda_of and "{lambda" in name:
-        number = re.search(r"#(\d+)\}", name)
+    lambda_of = re.search(r"(?:ParallelFor|ParallelReduce)<(?:\w+<(?=\w+::))?(?:void )?((?:\w+::)*\w+)<([^()]*?)>\(", name)
+    if lambda_of and "lambda" in name:
+        number = re.search(r"(?:lambda\([^)]*\)#|'lambda)(\d+)", name)
         types = re.findall(r"\b(?:double|float|bf16|f16)\b", lambda_of[2])
         return f"{lambda_of[1]}<{', '.join(types)}>" + (f" #{number[1]}" if number and number[1] != "1" else "")
     found = re.search(r"(?:ParallelFor|ParallelReduce|CombinedFunctorReducer)<(?:Kokkos::Impl::CombinedFunctorReducer<)?"
