@@ -254,7 +254,7 @@ TEMPLATE_TEST_CASE("attention: the portable kernels agree with the ones chosen",
     krama::Tensor<A, 1, M> lse(exec, "lse", {s.batch * s.heads * s.time});
     krama::Tensor<A, 1, M> table(exec, "table", {s.time * s.features});
     krama::Tensor<A, 1, M> work(exec, "work",
-                                {std::max(krama::kernels::attention_work<A>(s),
+                                {std::max(krama::kernels::attention_work<krama::exec_of<D>, A>(s),
                                           krama::kernels::detail::attention_portable_work(s))});
     krama::upload(exec, tx.ref(), std::span<const T>(x));
     krama::upload(exec, tdy.ref(), std::span<const T>(dy));

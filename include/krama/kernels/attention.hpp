@@ -30,10 +30,11 @@ inline std::int64_t attention_lanes(const AttentionSizes& s) {
 
 template <ExecutionSpace E>
 auto attention_teams(const E& exec, std::int64_t league, std::int64_t bytes, int& level) {
-  // Shared memory where it fits; the larger, slower level for long sequences.
-  level = bytes <= 32 * 1024 ? 0 : 1;
+  // Shared memory where it fits; the larger, slower level for long sequences. Room to align both.
+  const std::int64_t wanted = bytes + 64;
+  level = wanted <= 32 * 1024 ? 0 : 1;
   return Kokkos::TeamPolicy<E>(exec, static_cast<int>(league), Kokkos::AUTO)
-      .set_scratch_size(level, Kokkos::PerTeam(static_cast<std::size_t>(bytes) + 64));
+      .set_scratch_size(level, Kokkos::PerTeam(static_cast<std::size_t>(wanted)));
 }
 
 template <ExecutionSpace E, class T>
@@ -70,18 +71,17 @@ void attention_backward_portable(const E& exec, const AttentionArgs<T>& g) {
 
 }  // namespace detail
 
-/// Elements of accum_t<T> that the kernels want as work memory, beside the table of rotations.
-template <class A>
+/// Elements of accum_t<T> that the kernels on `E` want as work memory, beside the table of
+/// rotations.
+template <ExecutionSpace E, class A>
 std::int64_t attention_work(const AttentionSizes& s) {
 #if KRAMA_PACKED_GEMM
-  const detail::AttentionHost<A> h{s.time, s.features};
-  const std::int64_t blocked = detail::attention_lanes(s) * h.work();
-  if (attention_is_blocked<Kokkos::DefaultExecutionSpace>) return blocked;
-  const std::int64_t portable = detail::attention_portable_work(s);
-  return blocked > portable ? blocked : portable;
-#else
-  return detail::attention_portable_work(s);
+  if constexpr (attention_is_blocked<E>) {
+    const detail::AttentionHost<A> h{s.time, s.features};
+    return detail::attention_lanes(s) * h.work();
+  }
 #endif
+  return detail::attention_portable_work(s);
 }
 
 /// Fills `table` (time, features) where there are rotations. Asynchronous on `exec`.

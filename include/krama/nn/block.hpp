@@ -70,7 +70,7 @@ class NodeBlock final : public Block<D, T> {
     return node::out(node_, in[0]);
   }
   [[nodiscard]] BlockNeeds needs(std::span<const Shape> in) const override {
-    const NodeSizes s = node::sizes<T>(node_, in[0]);
+    const NodeSizes s = node::sizes<D, T>(node_, in[0]);
     return {s.stash, s.scratch, node::needs_input<N>(), node::needs_output<N>()};
   }
   void bind(ParamSpec& spec) override {

@@ -62,16 +62,16 @@ class Chain {
     });
   }
 
-  template <class T>
+  template <Device D, class T>
   [[nodiscard]] NodeSizes sizes(const Shape& in) const {
-    const Plan p = plan<T>(in);
+    const Plan p = plan<D, T>(in);
     return {p.stash, p.scratch};
   }
 
   template <Device D, class T>
   void forward(const Context<D, T>& ctx, const AnyRef<mem_of<D>>& x,
                const AnyRef<mem_of<D>>& y) const {
-    const Plan p = plan<T>(x.shape);
+    const Plan p = plan<D, T>(x.shape);
     detail::for_each_index<nodes>([&](auto i) {
       node::forward<D, T>(std::get<i()>(nodes_),
                           ctx.part(first_leaf<i()>(), p.node_stash[i()], p.node_scratch),
@@ -82,7 +82,7 @@ class Chain {
   template <Device D, class T>
   void backward(const Context<D, T>& ctx, const AnyRef<mem_of<D>>& x, const AnyRef<mem_of<D>>& y,
                 const AnyRef<mem_of<D>>& dy, const AnyRef<mem_of<D>>& dx) const {
-    const Plan p = plan<T>(x.shape);
+    const Plan p = plan<D, T>(x.shape);
     detail::for_each_index<nodes>([&](auto reversed) {
       constexpr int i = nodes - 1 - reversed();
       AnyRef<mem_of<D>> d_out = dy;
@@ -121,7 +121,7 @@ class Chain {
     return node::needs_output<node_type<I - 1>>() || node::needs_input<node_type<I>>();
   }
 
-  template <class T>
+  template <Device D, class T>
   [[nodiscard]] Plan plan(const Shape& in) const {
     Plan p;
     p.shape[0] = in;
@@ -131,7 +131,7 @@ class Chain {
     detail::for_each_index<nodes>([&](auto i) {
       const auto& n = std::get<i()>(nodes_);
       p.shape[i() + 1] = node::out(n, p.shape[i()]);
-      const NodeSizes s = node::sizes<T>(n, p.shape[i()]);
+      const NodeSizes s = node::sizes<D, T>(n, p.shape[i()]);
       p.node_stash[i()] = p.stash;
       p.stash += s.stash;
       deepest = std::max(deepest, s.scratch);
@@ -209,9 +209,9 @@ class Named {
   void params(ParamSpec& spec, Visit& visit) const {
     spec.within(name_, [&] { node::params(inner_, spec, visit); });
   }
-  template <class T>
+  template <Device D, class T>
   [[nodiscard]] NodeSizes sizes(const Shape& in) const {
-    return node::sizes<T>(inner_, in);
+    return node::sizes<D, T>(inner_, in);
   }
   template <Device D, class T>
   void forward(const Context<D, T>& ctx, const AnyRef<mem_of<D>>& x,

@@ -23,6 +23,8 @@
 ///   void params(ParamSpec&) const                   parameters, in the order of their ids
 ///   template <class T> void stash(StashSpec&, const Shape& in) const     tensors left for backward
 ///   template <class T> void scratch(ScratchSpec&, const Shape& in) const memory during one call
+///                                                   (template <Device D, class T> where the need
+///                                                   depends on the device)
 ///   template <Device D, class T> void forward(const Context<D, T>&, x, y) const
 ///   template <Device D, class T> void backward(const Context<D, T>&, saved, dy, dx) const
 ///
@@ -150,10 +152,12 @@ StashSpec stash_of(const L& layer, const Shape& in) {
   if constexpr (requires { layer.template stash<T>(spec, in); }) layer.template stash<T>(spec, in);
   return spec;
 }
-template <class T, LayerSpec L>
+template <Device D, class T, LayerSpec L>
 ScratchSpec scratch_of(const L& layer, const Shape& in) {
   ScratchSpec spec;
-  if constexpr (requires { layer.template scratch<T>(spec, in); }) {
+  if constexpr (requires { layer.template scratch<D, T>(spec, in); }) {
+    layer.template scratch<D, T>(spec, in);
+  } else if constexpr (requires { layer.template scratch<T>(spec, in); }) {
     layer.template scratch<T>(spec, in);
   }
   return spec;

@@ -78,12 +78,12 @@ void params(const N& n, ParamSpec& spec, Visit& visit) {
   }
 }
 
-template <class T, class N>
+template <Device D, class T, class N>
 NodeSizes sizes(const N& n, const Shape& in) {
   if constexpr (Container<N>) {
-    return n.template sizes<T>(in);
+    return n.template sizes<D, T>(in);
   } else {
-    return {stash_of<T>(n, in).bytes(), scratch_of<T>(n, in).bytes()};
+    return {stash_of<T>(n, in).bytes(), scratch_of<D, T>(n, in).bytes()};
   }
 }
 
@@ -97,7 +97,7 @@ void forward(const N& n, const Context<D, T>& ctx, const AnyRef<mem_of<D>>& x,
                   "this layer lacks forward(ctx, x, y) or backward(ctx, saved, dy, dx) for the "
                   "ranks and types it declares; see krama/nn/layer.hpp");
     using X = input_of<N, T>;
-    n.forward(ctx.with_regions(stash_of<T>(n, x.shape), scratch_of<T>(n, x.shape)),
+    n.forward(ctx.with_regions(stash_of<T>(n, x.shape), scratch_of<D, T>(n, x.shape)),
               TensorRef<const X, detail::rank_in<N>(), mem_of<D>>(
                   x.template as<X, detail::rank_in<N>()>()),
               y.template as<T, detail::rank_out<N>()>());
@@ -125,7 +125,7 @@ void backward(const N& n, const Context<D, T>& ctx, const AnyRef<mem_of<D>>& x,
     TensorRef<X, detail::rank_in<N>(), mem_of<D>> d_in(
         nullptr, x.shape.template collapsed<detail::rank_in<N>()>());
     if (!dx.null()) d_in = dx.template as<X, detail::rank_in<N>()>();
-    n.backward(ctx.with_regions(stash_of<T>(n, x.shape), scratch_of<T>(n, x.shape)), saved,
+    n.backward(ctx.with_regions(stash_of<T>(n, x.shape), scratch_of<D, T>(n, x.shape)), saved,
                TensorRef<const T, detail::rank_out<N>(), mem_of<D>>(
                    dy.template as<T, detail::rank_out<N>()>()),
                d_in);

@@ -32,9 +32,9 @@ class Residual {
   void params(ParamSpec& spec, Visit& visit) const {
     node::params(inner_, spec, visit);
   }
-  template <class T>
+  template <Device D, class T>
   [[nodiscard]] NodeSizes sizes(const Shape& in) const {
-    NodeSizes s = node::sizes<T>(inner_, in);
+    NodeSizes s = node::sizes<D, T>(inner_, in);
     if (keeps_inner_output) s.stash += output_bytes<T>(in);
     return s;
   }

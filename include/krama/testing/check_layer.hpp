@@ -230,6 +230,7 @@ Report check_layer(const N& layer, const Shape& in, const CheckOptions& options 
     ToolsProbe probe;
     h.forward(ax, ay, options.training);
     h.backward(ax, ay, ady, indices ? no_dx : adx, options.training);
+    kokkos_ext::fence(exec, "krama::testing::check_layer");  // a device may not have begun yet
     const auto seen = probe.stop();
     if (seen.kernels.empty()) fail("the probe saw no kernel");
     for (const auto& k : seen.kernels) {

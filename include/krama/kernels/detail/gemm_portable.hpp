@@ -23,7 +23,7 @@ struct PortableTiles {
   static constexpr int steps = host ? 256 : 16;
   static constexpr int run = host ? 16 : 1;  ///< steps that one member copies at a time
   static constexpr int micro_tiles = rows / micro_rows * (cols / micro_cols);
-  static constexpr int members = host ? 1 : micro_tiles;
+  static constexpr int members = kokkos_ext::has_host_teams<E> ? 1 : micro_tiles;
   static constexpr int scratch_level = host ? 1 : 0;
   static constexpr std::size_t scratch_bytes =
       static_cast<std::size_t>((rows + cols) * steps) * sizeof(A);

@@ -46,11 +46,11 @@ struct CausalSelfAttention {
   void stash(StashSpec& spec, const Shape& in) const {
     spec.add<accum_t<T>>(checked_product(in[0] * heads, in[1]));
   }
-  template <class T>
+  template <Device D, class T>
   void scratch(ScratchSpec& spec, const Shape& in) const {
     const auto s = sizes(in[0], in[1]);
     spec.add<accum_t<T>>(rope == RopeStyle::none ? 0 : s.time * s.features);
-    spec.add<accum_t<T>>(kernels::attention_work<accum_t<T>>(s));
+    spec.add<accum_t<T>>(kernels::attention_work<exec_of<D>, accum_t<T>>(s));
   }
 
   template <Device D, class T>

@@ -45,7 +45,8 @@ struct krama::kokkos_ext::StandIn<Kokkos::GuardedDevice> {
   static void submit(const Kokkos::GuardedDevice& exec, std::function<void()> work) {
     exec.queue().submit(std::move(work));
   }
-  /// A library reads what the call refers to, so the call cannot wait; what was before it goes first.
+  /// A library reads what the call refers to, so the call cannot wait; what was before it goes
+  /// first.
   template <class Call>
   static decltype(auto) call(const Kokkos::GuardedDevice& exec, Call&& call) {
     exec.queue().run();
