@@ -85,7 +85,7 @@ def main():
         if code != 1 or wanted not in said:
             wrong.append(f"{path}: wanted {wanted!r}, found {code}: {said}")
     code, said = run("nn/layers/sample.hpp", COMPILED[0][0], "--list")
-    if code != 0:
+    if "sample" in said:
         wrong.append(f"a new layer of the usual form: wanted nothing, found {code}: {said}")
     cases = len(LISTED) + 1
     if "--cuda" in sys.argv[1:]:
