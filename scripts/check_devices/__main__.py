@@ -103,7 +103,7 @@ def main():
         ends[name], results = check_backend(backend, backend.full if options.full else backend.default, todo,
                                             options.root, cache)
         for arch, of_arch in results.items():
-            docs[f"{name} {arch}"] = (f"{compile_unit.compiler_id(backend.find())}; the largest of all instantiations.",
+            docs[f"{name} {arch}"] = (f"{compile_unit.release_of(backend.find())}; the largest of all instantiations.",
                                       of_arch)
     if options.docs and docs and not options.only:
         write_docs(options.root, docs)

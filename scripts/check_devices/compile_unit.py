@@ -40,6 +40,12 @@ def compiler_id(compiler):
     return run.stdout.strip().splitlines()[-1] if run.stdout.strip() else "unknown"
 
 
+def release_of(compiler):
+    """The line of the compiler's own words that names its release."""
+    run = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)
+    return next((x.strip() for x in run.stdout.splitlines() if "release" in x or "version" in x), "unknown")
+
+
 def compile_unit(backend, compiler, arch, include, text, cache):
     """{"ok", "seconds", "log", "functions": mangled -> readable, "resources"}; "cached" says which."""
     config = cache / f"config-{backend.name}-{arch}"
