@@ -114,9 +114,9 @@ class ViewSource {
   using target_type = std::int32_t;
   static_assert(Inputs::rank() == 2 && Labels::rank() == 1,
                 "ViewSource: inputs have rank 2 (samples, features), labels rank 1");
-  static_assert(Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename Inputs::memory_space>::
-                    accessible,
-                "ViewSource: the Views must be readable by the host; copy them there first");
+  static_assert(
+      Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename Inputs::memory_space>::accessible,
+      "ViewSource: the Views must be readable by the host; copy them there first");
 
   ViewSource(Inputs inputs, Labels labels, std::int32_t classes)
       : inputs_(std::move(inputs)), labels_(std::move(labels)), classes_(classes) {
@@ -124,16 +124,17 @@ class ViewSource {
                   inputs_.extent(0), labels_.extent(0));
   }
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(labels_.extent(0)); }
-  [[nodiscard]] Shape input_shape() const {
-    return {static_cast<std::int64_t>(inputs_.extent(1))};
-  }
+  [[nodiscard]] Shape input_shape() const { return {static_cast<std::int64_t>(inputs_.extent(1))}; }
   [[nodiscard]] std::int64_t targets_per_sample() const { return 1; }
   [[nodiscard]] std::int64_t rows_per_sample() const { return 1; }
 
-  void fetch(std::span<const std::int64_t> ids, std::span<input_type> x,
-             std::span<std::int32_t> y, std::span<float> weights) const {
+  void fetch(std::span<const std::int64_t> ids, std::span<input_type> x, std::span<std::int32_t> y,
+             std::span<float> weights) const {
     std::size_t at = 0;
     for (std::size_t k = 0; k < ids.size(); ++k) {
+      KRAMA_EXPECTS(ids[k] >= 0 && ids[k] < size(),
+                    "View \"{}\": sample {} does not exist; there are {}", labels_.label(), ids[k],
+                    size());
       const auto id = static_cast<std::size_t>(ids[k]);
       const auto label = static_cast<std::int64_t>(labels_(id));
       KRAMA_EXPECTS(label >= 0 && label < classes_,

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Copyright (c) the Krama authors
+
+#include <krama/comm/mpi/communicator.hpp>
+#include <krama/comm/self.hpp>
+#include <krama/train/checkpoint.hpp>
+
+#include <catch2/catch_all.hpp>
+#include <filesystem>
+#include <fstream>
+
+#include "train/train_test.hpp"
+
+using namespace train_test;
+using Catch::Matchers::ContainsSubstring;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// A folder that all ranks see, gone with the object.
+class SharedFolder {
+ public:
+  explicit SharedFolder(krama::MpiComm world) : world_(world) {
+    std::string made;
+    if (world.rank() == 0) {
+      std::string pattern = (fs::temp_directory_path() / "krama-train-XXXXXX").string();
+      REQUIRE(::mkdtemp(pattern.data()) != nullptr);
+      made = pattern;
+    }
+    path_ = world.gather_text(made, "folder").front();
+  }
+  SharedFolder(const SharedFolder&) = delete;
+  SharedFolder& operator=(const SharedFolder&) = delete;
+  ~SharedFolder() {
+    world_.barrier("folder");
+    if (world_.rank() == 0) fs::remove_all(path_);
+  }
+  [[nodiscard]] const fs::path& path() const { return path_; }
+  [[nodiscard]] std::size_t files() const {
+    return static_cast<std::size_t>(
+        std::distance(fs::directory_iterator(path_), fs::directory_iterator{}));
+  }
+
+ private:
+  krama::MpiComm world_;
+  fs::path path_;
+};
+
+krama::train::TrainerOptions options(std::int64_t steps, std::vector<double> shares = {}) {
+  return {.global_batch = 12, .steps = steps, .seed = 9, .shares = std::move(shares),
+          .executor = {.micro_batch = 5, .bucket_elements = 256}};
+}
+
+}  // namespace
+
+TEST_CASE("checkpoint: going on equals never having stopped, bit for bit", "[train]") {
+  auto world = krama::MpiComm::world();
+  const SharedFolder folder(world);
+  const auto file = folder.path() / "three.safetensors";
+  const auto data = points(31);
+  for (const auto& shares : some_shares(world.size())) {
+    CAPTURE(shares);
+    Setup<float, krama::MpiComm> whole(world, options(7, shares));
+    whole.trainer.fit(data);
+
+    Setup<float, krama::MpiComm> first(world, options(3, shares));
+    first.trainer.fit(data);
+    krama::train::save_checkpoint(first.exec, first.trainer, file);
+    CHECK(folder.files() == 1);  // no half-written file beside it
+
+    Setup<float, krama::MpiComm> second(world, options(7, shares));
+    krama::train::load_checkpoint(second.exec, second.trainer, file);
+    CHECK(second.trainer.steps_done() == 3);
+    CHECK(same_bits(first.values(), second.values()));
+    second.trainer.fit(data);
+    CHECK(second.trainer.steps_done() == 7);
+    CHECK(same_bits(whole.values(), second.values()));
+  }
+}
+
+TEST_CASE("checkpoint: one rank goes on from what several wrote", "[train]") {
+  auto world = krama::MpiComm::world();
+  const SharedFolder folder(world);
+  const auto file = folder.path() / "several.safetensors";
+  const auto data = points(31);
+  Setup<double, krama::MpiComm> many(world, options(6));
+  Setup<double, krama::MpiComm> start(world, options(2));
+  many.trainer.fit(data);
+  start.trainer.fit(data);
+  krama::train::save_checkpoint(start.exec, start.trainer, file);
+  world.barrier("written");
+
+  Setup<double, krama::SelfComm> alone(krama::SelfComm("alone"), options(6));
+  krama::train::load_checkpoint(alone.exec, alone.trainer, file);
+  alone.trainer.fit(data);
+  const auto wanted = many.values();
+  const auto found = alone.values();
+  double largest = 0;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    largest = std::max(largest, std::abs(found[i] - wanted[i]));
+  }
+  CHECK(largest < 1e-9);
+}
+
+TEST_CASE("checkpoint: a bad file is the same error on every rank and changes nothing",
+          "[train]") {
+  auto world = krama::MpiComm::world();
+  const SharedFolder folder(world);
+  const auto good = folder.path() / "good.safetensors";
+  const auto cut = folder.path() / "cut.safetensors";
+  Setup<float, krama::MpiComm> s(world, options(2));
+  s.trainer.fit(points(20));
+  krama::train::save_checkpoint(s.exec, s.trainer, good);
+  if (world.rank() == 0) {
+    fs::copy_file(good, cut);
+    fs::resize_file(cut, fs::file_size(cut) - 8);
+  }
+  world.barrier("cut");
+
+  Setup<float, krama::MpiComm> fresh(world, options(2));
+  const auto before = fresh.values();
+  const auto refused = [&](const fs::path& path, const std::string& word) {
+    CAPTURE(path);
+    CHECK_THROWS_WITH(krama::train::load_checkpoint(fresh.exec, fresh.trainer, path),
+                      ContainsSubstring(word));
+    CHECK(same_bits(before, fresh.values()));
+    CHECK(fresh.trainer.steps_done() == 0);
+  };
+  refused(cut, "cut.safetensors");
+  refused(folder.path() / "missing.safetensors", "missing.safetensors");
+
+  auto other_seed = options(2);
+  other_seed.seed = 10;
+  Setup<float, krama::MpiComm> seed(world, other_seed);
+  CHECK_THROWS_WITH(krama::train::load_checkpoint(seed.exec, seed.trainer, good),
+                    ContainsSubstring("krama.seed was 9"));
+  auto other_batch = options(2);
+  other_batch.global_batch = 13;
+  Setup<float, krama::MpiComm> batch(world, other_batch);
+  CHECK_THROWS_WITH(krama::train::load_checkpoint(batch.exec, batch.trainer, good),
+                    ContainsSubstring("krama.global_batch was 12"));
+}
+
+TEST_CASE("checkpoint: a folder that cannot be written leaves the old file and tells every rank",
+          "[train]") {
+  auto world = krama::MpiComm::world();
+  const SharedFolder folder(world);
+  Setup<float, krama::MpiComm> s(world, options(1));
+  const auto nowhere = folder.path() / "missing folder" / "c.safetensors";
+  CHECK_THROWS_WITH(krama::train::save_checkpoint(s.exec, s.trainer, nowhere),
+                    ContainsSubstring("missing folder"));
+  CHECK(folder.files() == 0);
+}
