@@ -27,7 +27,8 @@ using krama::bench::Timings;
 using Host = Kokkos::HostSpace;
 
 enum Part : std::size_t { own, exchange, exchange_cut, additions, mpich, parts };
-const std::vector<std::string> part_names{"krama", "exchange", "exchange cut", "additions", "MPICH"};
+const std::vector<std::string> part_names{"krama", "exchange", "exchange cut", "additions",
+                                          "MPICH"};
 
 const std::vector<std::int64_t>& sizes() {
   static const std::vector<std::int64_t> all = [] {
@@ -69,7 +70,11 @@ void both_ways(int peer, const char* out, char* in, std::int64_t bytes, std::int
 class Size {
  public:
   Size(krama::World& world, std::int64_t bytes)
-      : world_(world), bytes_(bytes), n_(bytes / 4), a_("a", {n_}), b_("b", {n_}),
+      : world_(world),
+        bytes_(bytes),
+        n_(bytes / 4),
+        a_("a", {n_}),
+        b_("b", {n_}),
         inner_(std::max<std::int64_t>(1, (4 << 20) / bytes)) {}
 
   /// Largest error of Krama's and of MPICH's sums.
@@ -140,7 +145,8 @@ class Size {
         MPI_Allreduce(MPI_IN_PLACE, a_.data(), static_cast<int>(n_), MPI_FLOAT, MPI_SUM,
                       MPI_COMM_WORLD);
         break;
-      case parts: break;
+      case parts:
+        break;
     }
   }
 

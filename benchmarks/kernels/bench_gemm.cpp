@@ -71,8 +71,7 @@ void door(const Problem& p, Data<T>& d) {
 /// Runs and checks each variant once, then times them.
 template <class T>
 Timings measure(Report& report, const Problem& p, Data<T>& d, const std::vector<Variant>& variants,
-                double budget,
-                const std::function<bool(const Timings&)>& undecided = nullptr) {
+                double budget, const std::function<bool(const Timings&)>& undecided = nullptr) {
   for (const auto& v : variants) {
     std::fill(d.c.begin(), d.c.end(), 1.0F);
     v.run();
@@ -162,9 +161,11 @@ int main(int argc, char** argv) {
   const bool doors = argc > 3;
   Report report("gemm");
   for (Problem p : problems()) {
-    if (p.name.find(part) != std::string::npos) against_peers<float>(report, p, true, budget, doors);
+    if (p.name.find(part) != std::string::npos)
+      against_peers<float>(report, p, true, budget, doors);
     p.name += " bf16";
-    if (p.name.find(part) != std::string::npos) against_peers<bf16>(report, p, false, budget / 4, doors);
+    if (p.name.find(part) != std::string::npos)
+      against_peers<bf16>(report, p, false, budget / 4, doors);
   }
   if (std::string("portable 1024").find(part) != std::string::npos) {
     portable_against_onednn(report, budget);

@@ -67,8 +67,8 @@ void time_sgemm() {
     krama::kernels::gemm(exec, krama::kernels::Op::none, krama::kernels::Op::none, 1.0F, a.cref(),
                          b.cref(), 0.0F, c.ref());
     krama::kokkos_ext::fence(exec, "bench");
-    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
-                              .count());
+    best = std::min(
+        best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   }
   std::printf("{\"gflops\":%.1f}\n", 2e-9 * n * n * n / best);
 }
@@ -118,8 +118,9 @@ void run(std::string_view name, int steps, bool profile) {
                      .count());
   }
   std::sort(ms.begin(), ms.end());
-  std::printf("{\"form\":\"krama\",\"config\":\"%s\",\"median_ms\":%.4f,\"min_ms\":%.4f,\"loss\":%.5f}\n",
-              std::string(name).c_str(), ms[ms.size() / 2], ms.front(), loss);
+  std::printf(
+      "{\"form\":\"krama\",\"config\":\"%s\",\"median_ms\":%.4f,\"min_ms\":%.4f,\"loss\":%.5f}\n",
+      std::string(name).c_str(), ms[ms.size() / 2], ms.front(), loss);
   if (!profile) return;
   executor.trace().start(100000);
   for (int i = 0; i < 5; ++i) executor.step(number++, 1, 1e-3, 0, p.batch, feed);

@@ -31,9 +31,10 @@ int main(int argc, char** argv) {
     const auto points = make_points(4096);
     const auto model = krama::models::mlp<D, float>({{2, 32, 2}});
     auto parameters = model.make_store(exec, 1);
-    krama::train::Trainer trainer(exec, model, parameters, krama::nn::CrossEntropy{},
-                                  krama::optim::AdamW{}, krama::optim::Schedule::constant(0.01),
-                                  world, {.global_batch = 64, .steps = 400, .executor = {.micro_batch = 64}});
+    krama::train::Trainer trainer(
+        exec, model, parameters, krama::nn::CrossEntropy{}, krama::optim::AdamW{},
+        krama::optim::Schedule::constant(0.01), world,
+        {.global_batch = 64, .steps = 400, .executor = {.micro_batch = 64}});
     trainer.fit(points);
     const double loss = trainer.evaluate(points);
     if (world.rank() == 0) std::printf("loss %.3f\n", loss);

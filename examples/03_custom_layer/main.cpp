@@ -107,9 +107,10 @@ int main(int argc, char** argv) {
     const ValueId x = model.input("x", {2});
     model.block("net", chain(ScaledSquare{2}, Linear{.in_features = 2, .out_features = 1}), x);
     auto parameters = model.make_store(exec, 1);
-    krama::train::Trainer trainer(exec, model, parameters, MeanSquaredError{}, krama::optim::AdamW{},
-                                  krama::optim::Schedule::constant(0.02), world,
-                                  {.global_batch = 50, .steps = 500, .executor = {.micro_batch = 50}});
+    krama::train::Trainer trainer(
+        exec, model, parameters, MeanSquaredError{}, krama::optim::AdamW{},
+        krama::optim::Schedule::constant(0.02), world,
+        {.global_batch = 50, .steps = 500, .executor = {.micro_batch = 50}});
     const Parabola source;
     trainer.fit(source);
     const double loss = trainer.evaluate(source);

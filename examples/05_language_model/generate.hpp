@@ -43,8 +43,8 @@ std::string generate(const Exec& exec, Executor& executor, std::int64_t context,
     std::vector<std::int32_t> tokens(static_cast<std::size_t>(context), 0);
     for (std::int64_t t = 0; t < length; ++t) {
       // Attention is causal: what stands behind the last byte does not matter.
-      tokens[static_cast<std::size_t>(t)] = static_cast<unsigned char>(
-          text[text.size() - static_cast<std::size_t>(length - t)]);
+      tokens[static_cast<std::size_t>(t)] =
+          static_cast<unsigned char>(text[text.size() - static_cast<std::size_t>(length - t)]);
     }
     const auto out = executor.predict(1, [&](int, const auto& to) {
       krama::upload(exec, to.input.template as<std::int32_t, 1>(),
@@ -54,8 +54,8 @@ std::string generate(const Exec& exec, Executor& executor, std::int64_t context,
     const auto classes = static_cast<std::size_t>(out.shape[-1]);
     std::vector<double> logits;
     for (std::size_t c = 0; c < classes; ++c) {
-      logits.push_back(static_cast<double>(static_cast<krama::accum_t<T>>(
-          all[static_cast<std::size_t>(length - 1) * classes + c])));
+      logits.push_back(static_cast<double>(
+          static_cast<krama::accum_t<T>>(all[static_cast<std::size_t>(length - 1) * classes + c])));
     }
     const double u = krama::uniform({seed, 0x6e7eU, 0}, static_cast<std::uint64_t>(k));
     text.push_back(static_cast<char>(sample(logits, temperature, u)));

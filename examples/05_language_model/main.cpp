@@ -46,7 +46,8 @@ Corpus read_corpus(const example::Options& o) {
 krama::optim::Schedule make_schedule(const example::Options& o) {
   using krama::optim::Schedule;
   if (o.schedule == "constant") return Schedule::constant(o.lr, o.warmup);
-  if (o.schedule == "step") return Schedule::step(o.lr, std::max<std::int64_t>(1, o.steps / 3), 0.1);
+  if (o.schedule == "step")
+    return Schedule::step(o.lr, std::max<std::int64_t>(1, o.steps / 3), 0.1);
   return Schedule::cosine(o.lr, o.warmup, o.steps, 0.1 * o.lr);
 }
 
@@ -101,7 +102,8 @@ int train_in(World& world, const example::Options& o) {
     folder.metric({{"step", trainer.steps_done()}, {"validation_loss", loss}});
   };
   const auto after_step = [&](const train::StepReport& r) {
-    smooth_seconds = smooth_seconds == 0 ? r.step_seconds : 0.9 * smooth_seconds + 0.1 * r.step_seconds;
+    smooth_seconds =
+        smooth_seconds == 0 ? r.step_seconds : 0.9 * smooth_seconds + 0.1 * r.step_seconds;
     state.step = r.step;
     state.steps = o.steps;
     state.fraction = r.fraction;
@@ -113,9 +115,9 @@ int train_in(World& world, const example::Options& o) {
     for (std::size_t q = 0; q < r.samples.size(); ++q) {
       const auto samples = static_cast<double>(r.samples[q]);
       state.rank_share.push_back(samples / static_cast<double>(o.batch));
-      state.rank_speed.push_back(r.busy_seconds[q] > 0 ? samples * static_cast<double>(o.context) /
-                                                             r.busy_seconds[q]
-                                                       : 0.0);
+      state.rank_speed.push_back(r.busy_seconds[q] > 0
+                                     ? samples * static_cast<double>(o.context) / r.busy_seconds[q]
+                                     : 0.0);
     }
     progress.show(state, false);
     folder.metric({{"step", r.step},
@@ -135,11 +137,10 @@ int train_in(World& world, const example::Options& o) {
   validate();
   folder.write_trace(world, trainer.executor().trace());
   if (speaks && o.generate > 0) {
-    const std::string text =
-        example::generate<T>(exec, trainer.executor(), o.context, o.prompt, o.generate,
-                             o.temperature, o.seed);
-    progress.say(fmt::format("---- generated ----\n{}\n-------------------",
-                             example::printable(text)));
+    const std::string text = example::generate<T>(exec, trainer.executor(), o.context, o.prompt,
+                                                  o.generate, o.temperature, o.seed);
+    progress.say(
+        fmt::format("---- generated ----\n{}\n-------------------", example::printable(text)));
   }
   progress.say(fmt::format("run folder: {} (metrics.jsonl, trace.json, {})", o.out,
                            folder.checkpoint().filename().string()));

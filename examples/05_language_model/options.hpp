@@ -71,56 +71,98 @@ inline std::optional<Options> parse_options(int argc, char** argv, int rank) {
   auto* model = "Model";
   const auto positive = CLI::PositiveNumber;
   app.add_option("--layers", o.layers, "Transformer blocks")
-      ->capture_default_str()->check(CLI::NonNegativeNumber)->group(model);
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber)
+      ->group(model);
   app.add_option("--features", o.features, "Width of the residual stream")
-      ->capture_default_str()->check(positive)->group(model);
+      ->capture_default_str()
+      ->check(positive)
+      ->group(model);
   app.add_option("--heads", o.heads, "Attention heads; must divide the features")
-      ->capture_default_str()->check(positive)->group(model);
+      ->capture_default_str()
+      ->check(positive)
+      ->group(model);
   app.add_option("--context", o.context, "Bytes that the model sees at once")
-      ->capture_default_str()->check(positive)->group(model);
+      ->capture_default_str()
+      ->check(positive)
+      ->group(model);
   app.add_option("--dropout", o.dropout, "Rate, 0 to below 1")
-      ->capture_default_str()->check(CLI::Range(0.0, 0.99))->group(model);
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 0.99))
+      ->group(model);
   app.add_option("--precision", o.precision, "Type of activations: f32, f64 or bf16")
-      ->capture_default_str()->check(CLI::IsMember({"f32", "f64", "bf16"}))->group(model);
+      ->capture_default_str()
+      ->check(CLI::IsMember({"f32", "f64", "bf16"}))
+      ->group(model);
 
   auto* training = "Training";
   app.add_option("--batch", o.batch, "Samples a step over all ranks")
-      ->capture_default_str()->check(positive)->group(training);
+      ->capture_default_str()
+      ->check(positive)
+      ->group(training);
   app.add_option("--micro-batch", o.micro_batch, "Samples at once on a rank, at most")
-      ->capture_default_str()->check(positive)->group(training);
+      ->capture_default_str()
+      ->check(positive)
+      ->group(training);
   app.add_option("--shares", o.shares, "Of the batch, a number a rank: 3:1; or equal")
-      ->capture_default_str()->group(training);
+      ->capture_default_str()
+      ->group(training);
   app.add_option("--lr", o.lr, "Learning rate, the highest")
-      ->capture_default_str()->check(positive)->group(training);
+      ->capture_default_str()
+      ->check(positive)
+      ->group(training);
   app.add_option("--schedule", o.schedule, "constant, cosine (with warm-up) or step")
-      ->capture_default_str()->check(CLI::IsMember({"constant", "cosine", "step"}))->group(training);
+      ->capture_default_str()
+      ->check(CLI::IsMember({"constant", "cosine", "step"}))
+      ->group(training);
   app.add_option("--warmup", o.warmup, "Steps of warm-up; default: 50, at most a tenth of --steps")
-      ->check(CLI::NonNegativeNumber)->group(training);
+      ->check(CLI::NonNegativeNumber)
+      ->group(training);
   app.add_option("--weight-decay", o.weight_decay, "Decoupled, for matrices only")
-      ->capture_default_str()->check(CLI::NonNegativeNumber)->group(training);
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber)
+      ->group(training);
   app.add_option("--clip", o.clip, "Largest norm of the gradient; 0: no clipping")
-      ->capture_default_str()->check(CLI::NonNegativeNumber)->group(training);
-  app.add_flag("--recompute", o.recompute, "Recompute the blocks in backward instead of keeping them")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber)
+      ->group(training);
+  app.add_flag("--recompute", o.recompute,
+               "Recompute the blocks in backward instead of keeping them")
       ->group(training);
   app.add_option("--seed", o.seed, "Of weights, sample order and dropout")
-      ->capture_default_str()->group(training);
+      ->capture_default_str()
+      ->group(training);
 
   auto* end = "How long";
   app.add_option("--steps", o.steps, "Steps in all; 0: only the time ends training")
-      ->capture_default_str()->check(CLI::NonNegativeNumber)->group(end);
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber)
+      ->group(end);
   app.add_option("--minutes", o.minutes, "Time limit of this run; 0: none (2.8 without --steps)")
-      ->capture_default_str()->check(CLI::NonNegativeNumber)->group(end);
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber)
+      ->group(end);
   app.add_option("--stop-after", o.stop_after, "Stop here as if interrupted; --resume goes on")
-      ->capture_default_str()->check(CLI::NonNegativeNumber)->group(end);
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber)
+      ->group(end);
 
   auto* report = "Evaluation";
   app.add_option("--eval-every", o.eval_every, "Steps between validations; 0: at the end only")
-      ->capture_default_str()->check(CLI::NonNegativeNumber)->group(report);
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber)
+      ->group(report);
   app.add_option("--generate", o.generate, "Bytes of text to write at the end")
-      ->capture_default_str()->check(CLI::NonNegativeNumber)->group(report);
-  app.add_option("--prompt", o.prompt, "Beginning of that text")->capture_default_str()->group(report);
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber)
+      ->group(report);
+  app.add_option("--prompt", o.prompt, "Beginning of that text")
+      ->capture_default_str()
+      ->group(report);
   app.add_option("--temperature", o.temperature, "Of sampling; 0 takes the likeliest byte")
-      ->capture_default_str()->check(CLI::NonNegativeNumber)->group(report);
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber)
+      ->group(report);
 
   try {
     app.parse(argc, argv);

@@ -28,8 +28,9 @@ inline MpiComm& world() {
 /// Values whose sum depends on the order of adding, different on every rank.
 template <class A>
 A value(int rank, std::int64_t i) {
-  const auto mixed = (static_cast<std::uint64_t>(i) * 2654435761U + 40503U *
-                      static_cast<std::uint64_t>(rank + 1)) % 10007U;
+  const auto mixed = (static_cast<std::uint64_t>(i) * 2654435761U +
+                      40503U * static_cast<std::uint64_t>(rank + 1)) %
+                     10007U;
   if constexpr (std::is_same_v<A, std::int64_t>) {
     return static_cast<A>(mixed) - 5000;
   } else {
@@ -64,9 +65,8 @@ template <class A>
 bool same_bits(const std::vector<A>& a, const std::vector<A>& b, std::int64_t begin,
                std::int64_t end) {
   if (a.size() != b.size()) return false;
-  return end == begin ||
-         std::memcmp(a.data() + begin, b.data() + begin,
-                     static_cast<std::size_t>(end - begin) * sizeof(A)) == 0;
+  return end == begin || std::memcmp(a.data() + begin, b.data() + begin,
+                                     static_cast<std::size_t>(end - begin) * sizeof(A)) == 0;
 }
 template <class A>
 bool same_bits(const std::vector<A>& a, const std::vector<A>& b) {

@@ -47,12 +47,11 @@ TEST_CASE("C04: different element types, names, roots and partitions", "[comm]")
   const bool odd = comm.rank() == 1;
   std::vector<float> f(64);
   std::vector<double> d(64);
-  CHECK_THAT(common_error(comm,
-                          [&] {
-                            odd ? comm.allreduce(exec, ref(d), "x")
-                                : comm.allreduce(exec, ref(f), "x");
-                          }),
-             ContainsSubstring("f32") && ContainsSubstring("f64"));
+  CHECK_THAT(
+      common_error(
+          comm,
+          [&] { odd ? comm.allreduce(exec, ref(d), "x") : comm.allreduce(exec, ref(f), "x"); }),
+      ContainsSubstring("f32") && ContainsSubstring("f64"));
   CHECK_THAT(common_error(comm, [&] { comm.allreduce(exec, ref(f), odd ? "b" : "a"); }),
              ContainsSubstring("\"a\"") && ContainsSubstring("\"b\""));
   CHECK_THAT(common_error(comm, [&] { comm.broadcast(exec, ref(f), odd ? 0 : 1, "r"); }),

@@ -2,9 +2,9 @@
 // Copyright (c) the Krama authors
 #include "comm/comm_test.hpp"
 
+#include <krama/kokkos_ext/seam.hpp>
 #include <catch2/catch_template_test_macros.hpp>
 #include <catch2/catch_test_macros.hpp>
-#include <krama/kokkos_ext/seam.hpp>
 #include <limits>
 
 using namespace krama::test;
@@ -79,9 +79,8 @@ TEST_CASE("reduce_scatter: a partition that does not fit is refused", "[comm]") 
   const Exec exec;
   auto comm = world().duplicate("misfit");
   std::vector<float> v(10);
-  CHECK_THROWS_AS(
-      comm.reduce_scatter(exec, ref(v), krama::Partition::even(11, comm.size()), "v"),
-      krama::Error);
+  CHECK_THROWS_AS(comm.reduce_scatter(exec, ref(v), krama::Partition::even(11, comm.size()), "v"),
+                  krama::Error);
   CHECK_THROWS_AS(
       comm.reduce_scatter(exec, ref(v), krama::Partition::even(10, comm.size() + 1), "v"),
       krama::Error);

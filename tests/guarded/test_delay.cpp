@@ -58,8 +58,7 @@ TEST_CASE("guarded: instances have orders of their own", "[guarded]") {
   const GuardedDevice two = kokkos_ext::separate_instance(GuardedDevice{});
   CHECK_FALSE(one == two);
   CHECK_FALSE(one == GuardedDevice{});
-  CHECK(Kokkos::Tools::Experimental::device_id(one) !=
-        Kokkos::Tools::Experimental::device_id(two));
+  CHECK(Kokkos::Tools::Experimental::device_id(one) != Kokkos::Tools::Experimental::device_id(two));
   const Numbers t(one, "t", {100});
   fill(one, t.ref(), 1.0);
   kokkos_ext::fence(one, "test");

@@ -59,8 +59,12 @@ TEST_CASE("guarded: the host's touch of device memory is caught and named", "[gu
   float* a = alpha.data();
   volatile float* b = beta.data();
 
-  const std::string reading = last_words([&] { volatile float v = *(b + 55); (void)v; });
-  CHECK_THAT(reading, ContainsSubstring("the host touched device memory: label \"beta\", byte 220"));
+  const std::string reading = last_words([&] {
+    volatile float v = *(b + 55);
+    (void)v;
+  });
+  CHECK_THAT(reading,
+             ContainsSubstring("the host touched device memory: label \"beta\", byte 220"));
   CHECK_THAT(reading, ContainsSubstring("krama_test_guarded"));  // the stack
   CHECK_THAT(last_words([&] { b[0] = 1.0F; }), ContainsSubstring("label \"beta\", byte 0"));
   CHECK_THAT(last_words([&] {

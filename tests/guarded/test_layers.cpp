@@ -59,8 +59,8 @@ Values run(const L& layer, const Shape& in, std::int32_t classes) {
   }
   const Tensor<std::int32_t, 1, M> tids(exec, "ids", {in.size()});
   upload(exec, tids.ref(), std::span<const std::int32_t>(ids));
-  const AnyRef<M> ax = indices ? AnyRef<M>{tids.data(), DType::i32, in}
-                               : AnyRef<M>{tx.data(), DType::f32, in};
+  const AnyRef<M> ax =
+      indices ? AnyRef<M>{tids.data(), DType::i32, in} : AnyRef<M>{tx.data(), DType::f32, in};
   const AnyRef<M> ay{ty.data(), DType::f32, h.out()};
   h.forward(ax, ay);
   h.backward(ax, ay, {tdy.data(), DType::f32, h.out()},
@@ -129,9 +129,10 @@ TEST_CASE("guarded: norms", "[guarded]") {
 
 TEST_CASE("guarded: attention", "[guarded]") {
   check(CausalSelfAttention{.heads = 2, .head_features = 5}, {2, 9, 30}, 1e-5);
-  check(CausalSelfAttention{
-            .heads = 4, .head_features = 4, .kv_heads = 2, .rope = RopeStyle::half_split},
-        {1, 40, 32}, 1e-5);
+  check(
+      CausalSelfAttention{
+          .heads = 4, .head_features = 4, .kv_heads = 2, .rope = RopeStyle::half_split},
+      {1, 40, 32}, 1e-5);
 }
 
 TEST_CASE("guarded: chains with a residual branch", "[guarded]") {

@@ -99,8 +99,7 @@ TEST_CASE("guarded: kernels of every kind", "[guarded]") {
 
   using Policy = Kokkos::TeamPolicy<GuardedDevice>;
   const DeviceView rows("rows", 20);
-  const auto policy = Policy(exec, 20, Kokkos::AUTO)
-                          .set_scratch_size(0, Kokkos::PerTeam(1024));
+  const auto policy = Policy(exec, 20, Kokkos::AUTO).set_scratch_size(0, Kokkos::PerTeam(1024));
   Kokkos::parallel_for(
       "team", policy, KOKKOS_LAMBDA(const Policy::member_type& team) {
         const int i = team.league_rank();

@@ -54,9 +54,9 @@ LossValues run_loss(const Loss& loss, const std::vector<T>& targets) {
   const Tensor<double, 1, M> sums(exec, "sums", {2});
   const Tensor<double, 1, M> scratch(exec, "scratch", {loss.scratch_elements(rows)});
   fill(exec, sums.ref(), 0.5);
-  loss.template operator()<D, float>(
-      exec, TensorRef<const float, 2, M>(y.data(), {rows, columns}), t.cref(), w.cref(),
-      sums.ref(), scratch.ref(), TensorRef<float, 2, M>(dy.data(), {rows, columns}));
+  loss.template operator()<D, float>(exec, TensorRef<const float, 2, M>(y.data(), {rows, columns}),
+                                     t.cref(), w.cref(), sums.ref(), scratch.ref(),
+                                     TensorRef<float, 2, M>(dy.data(), {rows, columns}));
   return {download(exec, sums.ref()), download(exec, dy.ref())};
 }
 
@@ -85,11 +85,10 @@ Trained train() {
     t.outcomes.push_back(
         executor.step(step, 1, 0.1, 0, data.samples, feed(exec, data, 0, data.samples, 4)));
   }
-  t.outcomes.push_back(
-      executor.evaluate(1, 0, data.samples, feed(exec, data, 0, data.samples, 4)));
+  t.outcomes.push_back(executor.evaluate(1, 0, data.samples, feed(exec, data, 0, data.samples, 4)));
   t.values = download(exec, store.values());
-  t.outputs = download(exec, executor.predict(4, feed(exec, data, 0, 4, 4))
-                                 .template as<float, 1>());
+  t.outputs =
+      download(exec, executor.predict(4, feed(exec, data, 0, 4, 4)).template as<float, 1>());
   return t;
 }
 

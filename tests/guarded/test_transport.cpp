@@ -15,10 +15,10 @@
 #include "program/problems.hpp"
 
 using namespace krama::test;
+using Catch::Matchers::ContainsSubstring;
 using krama::Partition;
 using krama::Tensor;
 using krama::TensorRef;
-using Catch::Matchers::ContainsSubstring;
 using Guarded = krama::testing::GuardedDevice::device_type;
 using OpenMp = Kokkos::OpenMP::device_type;
 

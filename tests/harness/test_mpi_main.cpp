@@ -7,9 +7,9 @@
 #include <mpi.h>
 
 #include <Kokkos_Core.hpp>
+#include <array>
 #include <catch2/catch_get_random_seed.hpp>
 #include <catch2/catch_test_macros.hpp>
-#include <array>
 #include <cstdint>
 #include <span>
 

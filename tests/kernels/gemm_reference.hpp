@@ -126,8 +126,9 @@ double error_of(const Product& p, const std::vector<T>& a, const std::vector<T>&
         magnitude += std::abs(wide((*bias)[at(j)]));
       }
       // Half types may be rounded twice (product, then sum), f16 also to a multiple of 2^-24.
-      const double stored = (sizeof(TC) == 2 ? 2.1 : 1.001) * rounding<TC>() * (std::abs(want) +
-                            (p.beta != 0 || bias != nullptr ? magnitude * 0.05 : 0.0));
+      const double stored =
+          (sizeof(TC) == 2 ? 2.1 : 1.001) * rounding<TC>() *
+          (std::abs(want) + (p.beta != 0 || bias != nullptr ? magnitude * 0.05 : 0.0));
       const double bound = static_cast<double>(p.k + 4) * rounding<accum_t<TC>>() * magnitude +
                            stored + (std::is_same_v<TC, krama::f16> ? 0x1p-24 : 0.0);
       const double error = std::abs(wide(after[here]) - want) / bound;
@@ -148,11 +149,16 @@ double check(const Exec& exec, const Product& p) {
 
 inline const char* name_of(GemmDoor door) {
   switch (door) {
-    case GemmDoor::automatic: return "automatic";
-    case GemmDoor::portable: return "portable";
-    case GemmDoor::packed: return "packed";
-    case GemmDoor::onednn: return "onednn";
-    case GemmDoor::openblas: return "openblas";
+    case GemmDoor::automatic:
+      return "automatic";
+    case GemmDoor::portable:
+      return "portable";
+    case GemmDoor::packed:
+      return "packed";
+    case GemmDoor::onednn:
+      return "onednn";
+    case GemmDoor::openblas:
+      return "openblas";
   }
   return "?";
 }

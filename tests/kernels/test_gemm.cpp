@@ -19,10 +19,10 @@ constexpr GemmDoor doors[] = {GemmDoor::automatic, GemmDoor::portable, GemmDoor:
                               GemmDoor::onednn, GemmDoor::openblas};
 
 /// Extents around every tile size, and ones far from square.
-const std::vector<Extents<3>> shapes = {
-    {1, 1, 1},     {1, 7, 5},      {5, 1, 3},    {3, 2, 1},     {8, 16, 8},
-    {13, 31, 17},  {33, 47, 61},   {64, 64, 64}, {65, 129, 66}, {10, 256, 130},
-    {200, 10, 3},  {2, 300, 257},  {257, 3, 40}};
+const std::vector<Extents<3>> shapes = {{1, 1, 1},     {1, 7, 5},      {5, 1, 3},    {3, 2, 1},
+                                        {8, 16, 8},    {13, 31, 17},   {33, 47, 61}, {64, 64, 64},
+                                        {65, 129, 66}, {10, 256, 130}, {200, 10, 3}, {2, 300, 257},
+                                        {257, 3, 40}};
 
 template <class T, class TC>
 void all_doors() {
@@ -107,8 +107,8 @@ TEST_CASE("gemm: a NaN and an infinity of A reach C", "[kernels]") {
     auto a = values<float>(17 * 23, 1);
     a[5] = std::nanf("");
     a[16 * 23] = HUGE_VALF;
-    const auto c = run<float, float>(exec, p, a, values<float>(23 * 19, 2),
-                                     std::vector<float>(17 * 19, 0.0F));
+    const auto c =
+        run<float, float>(exec, p, a, values<float>(23 * 19, 2), std::vector<float>(17 * 19, 0.0F));
     for (std::size_t j = 0; j < 19; ++j) {
       CHECK(std::isnan(c[j]));
       CHECK(std::isfinite(c[19 + j]));
@@ -155,10 +155,10 @@ TEST_CASE("gemm: batches", "[kernels]") {
         const auto da = on_device(exec, a);
         const auto db = on_device(exec, b);
         const auto dc = on_device(exec, c);
-        krama::kernels::batched_gemm_strided(
-            exec, p.ta, p.tb, p.m, p.n, p.k, 0.5F, static_cast<const float*>(da.data()), p.lda(),
-            sa, static_cast<const float*>(db.data()), p.ldb(), sb, 1.0F, dc.data(), p.ldc(), sc,
-            s.batch);
+        krama::kernels::batched_gemm_strided(exec, p.ta, p.tb, p.m, p.n, p.k, 0.5F,
+                                             static_cast<const float*>(da.data()), p.lda(), sa,
+                                             static_cast<const float*>(db.data()), p.ldb(), sb,
+                                             1.0F, dc.data(), p.ldc(), sc, s.batch);
         const auto after = krama::download(exec, dc.ref());
         const auto part = [](const std::vector<float>& v, std::int64_t from, std::int64_t size) {
           return std::vector<float>(v.begin() + from, v.begin() + from + size);
@@ -179,12 +179,12 @@ TEST_CASE("gemm: extents that do not fit are named", "[kernels]") {
   const Tensor<float, 2, Mem> c("c", {3, 6});
   CHECK_THROWS_WITH(
       krama::kernels::gemm(exec, Op::none, Op::none, 1.0F, a.cref(), b.cref(), 0.0F, c.ref()),
-      Catch::Matchers::ContainsSubstring("(3, 6)") && Catch::Matchers::ContainsSubstring("(3, 4)") &&
+      Catch::Matchers::ContainsSubstring("(3, 6)") &&
+          Catch::Matchers::ContainsSubstring("(3, 4)") &&
           Catch::Matchers::ContainsSubstring("(5, 6)"));
   const Tensor<float, 1, Mem> bias("bias", {7});
-  CHECK_THROWS_WITH(
-      krama::kernels::linear_forward(exec, a.cref(), b.cref(), bias.cref(), c.ref()),
-      Catch::Matchers::ContainsSubstring("linear_forward"));
+  CHECK_THROWS_WITH(krama::kernels::linear_forward(exec, a.cref(), b.cref(), bias.cref(), c.ref()),
+                    Catch::Matchers::ContainsSubstring("linear_forward"));
   CHECK_THROWS_WITH(krama::kernels::bias_grad(exec, a.cref(), bias.ref()),
                     Catch::Matchers::ContainsSubstring("bias_grad"));
 }
@@ -196,10 +196,9 @@ TEST_CASE("gemm: KRAMA_GEMM names a door or is refused", "[kernels]") {
   CHECK(gemm_door_named("packed") == GemmDoor::packed);
   CHECK(gemm_door_named("onednn") == GemmDoor::onednn);
   CHECK(gemm_door_named("openblas") == GemmDoor::openblas);
-  CHECK_THROWS_WITH(gemm_door_named("mkl"),
-                    Catch::Matchers::ContainsSubstring("KRAMA_GEMM") &&
-                        Catch::Matchers::ContainsSubstring("mkl") &&
-                        Catch::Matchers::ContainsSubstring("portable"));
+  CHECK_THROWS_WITH(gemm_door_named("mkl"), Catch::Matchers::ContainsSubstring("KRAMA_GEMM") &&
+                                                Catch::Matchers::ContainsSubstring("mkl") &&
+                                                Catch::Matchers::ContainsSubstring("portable"));
 }
 
 TEST_CASE("gemm: host threads call at the same time", "[kernels]") {
@@ -234,7 +233,8 @@ TEST_CASE("gemm: host threads call at the same time", "[kernels]") {
 #ifdef KOKKOS_ENABLE_OPENMP
 TEST_CASE("gemm: inside a parallel region it runs on the calling thread", "[kernels]") {
   const Kokkos::OpenMP exec;
-  for (const GemmDoor door : {GemmDoor::automatic, GemmDoor::packed, GemmDoor::onednn, GemmDoor::openblas}) {
+  for (const GemmDoor door :
+       {GemmDoor::automatic, GemmDoor::packed, GemmDoor::onednn, GemmDoor::openblas}) {
     const ForcedGemmDoor forced(door);
     INFO(name_of(door));
     const Product p{Op::none, Op::none, 70, 50, 90, 1.0, 0.0, 0};

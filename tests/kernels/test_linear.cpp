@@ -50,8 +50,12 @@ TEMPLATE_TEST_CASE("linear_forward: every door, with and without bias", "[kernel
   for (const GemmDoor door : {GemmDoor::automatic, GemmDoor::portable, GemmDoor::packed,
                               GemmDoor::onednn, GemmDoor::openblas}) {
     const ForcedGemmDoor forced(door);
-    for (const auto& s : {Extents<3>{1, 1, 1}, {7, 10, 33}, {32, 10, 256}, {64, 256, 78},
-                          {130, 384, 128}, {300, 200, 100}}) {
+    for (const auto& s : {Extents<3>{1, 1, 1},
+                          {7, 10, 33},
+                          {32, 10, 256},
+                          {64, 256, 78},
+                          {130, 384, 128},
+                          {300, 200, 100}}) {
       for (const bool bias : {true, false}) {
         INFO(name_of(door) << ": rows " << s[0] << " out " << s[1] << " in " << s[2] << " bias "
                            << bias);

@@ -39,8 +39,8 @@ std::vector<std::int64_t> skewed(std::int64_t batch, int ranks) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("mixed: the executables round differently, or this test is void", "[mixed]",
-                   Mlp, Gpt) {
+TEMPLATE_TEST_CASE("mixed: the executables round differently, or this test is void", "[mixed]", Mlp,
+                   Gpt) {
   auto world = krama::MpiComm::world();
   const auto data = TestType::data();
   const auto model = TestType::template model<D, float>();

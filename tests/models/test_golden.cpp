@@ -33,8 +33,13 @@ struct Llama {
   static constexpr const char* file = "llama.safetensors";
   template <class T>
   static krama::nn::Model<D, T> model() {
-    return krama::models::llama<D, T>({.vocabulary = 11, .context = 6, .features = 16, .layers = 2,
-                                       .heads = 4, .kv_heads = 2, .hidden = 20});
+    return krama::models::llama<D, T>({.vocabulary = 11,
+                                       .context = 6,
+                                       .features = 16,
+                                       .layers = 2,
+                                       .heads = 4,
+                                       .kv_heads = 2,
+                                       .hidden = 20});
   }
 };
 
@@ -85,8 +90,7 @@ void compare(double tolerance) {
     krama::fill(exec, to.weights, A{1});
   };
   krama::Executor<D, T, krama::nn::CrossEntropy, krama::optim::AdamW, krama::SelfComm> executor(
-      exec, model, store, {}, {.weight_decay = 0.1}, krama::SelfComm("golden"),
-      {.micro_batch = 3});
+      exec, model, store, {}, {.weight_decay = 0.1}, krama::SelfComm("golden"), {.micro_batch = 3});
 
   const auto logits = krama::download(exec, executor.predict(3, feed).template as<T, 1>());
   CHECK(relative_error(logits, 0, golden.read<double>("logits")) < tolerance);

@@ -154,10 +154,15 @@ TEMPLATE_TEST_CASE("attention: values and gradients follow the plain formulas", 
   for (const std::int64_t time : {1, 2, 31, 64, 65, 130}) {
     compare<TestType>({.heads = 2, .head_features = 32}, 2, time, tolerance);
     compare<TestType>({.heads = 3, .head_features = 7}, 1, time, tolerance);
-    compare<TestType>({.heads = 6, .head_features = 48, .kv_heads = 2,
-                       .rope = RopeStyle::half_split}, 1, time, tolerance);
-    compare<TestType>({.heads = 2, .head_features = 10, .kv_heads = 1,
-                       .rope = RopeStyle::interleaved, .rope_theta = 500.0}, 1, time, tolerance);
+    compare<TestType>(
+        {.heads = 6, .head_features = 48, .kv_heads = 2, .rope = RopeStyle::half_split}, 1, time,
+        tolerance);
+    compare<TestType>({.heads = 2,
+                       .head_features = 10,
+                       .kv_heads = 1,
+                       .rope = RopeStyle::interleaved,
+                       .rope_theta = 500.0},
+                      1, time, tolerance);
   }
 }
 
@@ -210,8 +215,8 @@ TEMPLATE_TEST_CASE("attention: N07 large scores neither overflow nor give NaN", 
     for (const float e : {1.0F, key, key - 1000.0F}) x.push_back(static_cast<T>(e));
   }
   const std::vector<T> dy(3, static_cast<T>(1.0F));
-  const auto got = run_layer<T>(CausalSelfAttention{.heads = 1, .head_features = 1}, {1, 3, 3}, x,
-                                {}, dy);
+  const auto got =
+      run_layer<T>(CausalSelfAttention{.heads = 1, .head_features = 1}, {1, 3, 3}, x, {}, dy);
   const auto keys = widened(x);
   double sum = 0.0, want = 0.0;
   for (const std::size_t j : {1U, 4U, 7U}) {

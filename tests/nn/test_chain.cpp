@@ -105,7 +105,8 @@ TEST_CASE("chain: memory is what backward reads, and no more", "[nn]") {
   CHECK(nn::node::sizes<TestDevice, float>(chain(ByInput{8}, nn::Silu{}), in).stash == 64);
   CHECK(nn::node::sizes<TestDevice, float>(chain(nn::Dropout{}, nn::Dropout{}, nn::Dropout{}), in)
             .stash == 0);
-  CHECK(nn::node::sizes<TestDevice, float>(chain(nn::Silu{}, nn::Silu{}, nn::Silu{}), in).stash == 128);
+  CHECK(nn::node::sizes<TestDevice, float>(chain(nn::Silu{}, nn::Silu{}, nn::Silu{}), in).stash ==
+        128);
   CHECK(nn::node::needs_input<decltype(chain(nn::Silu{}, nn::Dropout{}))>());
   CHECK_FALSE(nn::node::needs_output<decltype(chain(nn::Silu{}, nn::Dropout{}))>());
   CHECK_FALSE(nn::node::needs_input<decltype(chain(nn::Dropout{}, nn::Relu{}))>());

@@ -82,8 +82,8 @@ void compare(const L& layer, bool centred, std::int64_t rows, std::int64_t n, do
   }
   const auto got = run_layer<T>(layer, {rows, n}, x, rounded, dy);
   const auto columns = static_cast<std::size_t>(n);
-  const auto want = reference<T>(centred, static_cast<std::size_t>(rows), columns, x, rounded, dy,
-                                 layer.epsilon);
+  const auto want =
+      reference<T>(centred, static_cast<std::size_t>(rows), columns, x, rounded, dy, layer.epsilon);
   CHECK(worst(got.y, 0, want.y) <= tolerance);
   CHECK(worst(got.dx, 0, want.dx) <= tolerance);
   const double rows_sum = tolerance * std::sqrt(static_cast<double>(rows));
@@ -131,8 +131,8 @@ TEMPLATE_TEST_CASE("norm: N09 a constant row and a row of zeros stay finite", ""
   const std::vector<TestType> x{2, 2, 2, 2, 0, 0, 0, 0};
   const std::vector<TestType> dy{1, 0, 0, 0, 1, 0, 0, 0};
   const std::vector<krama::accum_t<TestType>> params{1, 1, 1, 1, 0.5, 0.25, -1, 2};
-  const auto got = run_layer<TestType>(LayerNorm{.features = 4, .epsilon = eps}, {2, 4}, x, params,
-                                       dy);
+  const auto got =
+      run_layer<TestType>(LayerNorm{.features = 4, .epsilon = eps}, {2, 4}, x, params, dy);
   const double scale = 1.0 / std::sqrt(eps);
   for (std::size_t i = 0; i < 8; ++i) {
     CHECK(got.y[i] == params[4 + i % 4]);  // exactly the bias
@@ -164,8 +164,8 @@ TEST_CASE("norm: N09 epsilon is read") {
 TEST_CASE("norm: rows far from zero keep their variance") {
   std::vector<float> x;
   for (int i = 0; i < 64; ++i) x.push_back(4096.0F + static_cast<float>(i % 2));
-  const auto got = run_layer<float>(LayerNorm{.features = 64}, {1, 64}, x, {},
-                                    std::vector<float>(64, 0.0F));
+  const auto got =
+      run_layer<float>(LayerNorm{.features = 64}, {1, 64}, x, {}, std::vector<float>(64, 0.0F));
   for (std::size_t i = 0; i < 64; ++i) {
     CHECK(std::abs(std::abs(got.y[i]) - 1.0F) < 1e-3F);
   }

@@ -17,10 +17,10 @@ std::int64_t count(const Program& p, Op op) {
 }  // namespace
 
 TEST_CASE("plain step: order of a small program", "[plan]") {
-  const Program want{{Op::zero_grads},     {Op::feed, -1, 0},    {Op::forward, 0, 0},
-                     {Op::forward, 1, 0},  {Op::loss, -1, 0},    {Op::backward, 1, 0},
-                     {Op::backward, 0, 0}, {Op::reduce, 1},      {Op::reduce, 0},
-                     {Op::agree},          {Op::update, 0},      {Op::update, 1},
+  const Program want{{Op::zero_grads},     {Op::feed, -1, 0}, {Op::forward, 0, 0},
+                     {Op::forward, 1, 0},  {Op::loss, -1, 0}, {Op::backward, 1, 0},
+                     {Op::backward, 0, 0}, {Op::reduce, 1},   {Op::reduce, 0},
+                     {Op::agree},          {Op::update, 0},   {Op::update, 1},
                      {Op::gather, 0},      {Op::gather, 1}};
   CHECK(plain_step(2, 1, 2) == want);
 }

@@ -39,7 +39,8 @@ TEST_CASE("step memory: recomputing blocks lowers the peak, the more the lower",
   CHECK(before <= 6400 + (n + 1) * 640 + 3 * 640 + 128);
 }
 
-TEST_CASE("step memory: within 1.1 times the largest live set for a transformer's sizes", "[plan]") {
+TEST_CASE("step memory: within 1.1 times the largest live set for a transformer's sizes",
+          "[plan]") {
   StepSizes s = chain_sizes(12, 1 << 20, 14 << 20);
   s.blocks.front().stash = 0;
   s.values.back().bytes = 50 << 20;

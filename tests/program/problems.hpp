@@ -100,8 +100,9 @@ struct Gradients {
 
 /// One step's gradients with the global batch split into `counts` samples a rank.
 template <class D, class T, class Comm>
-Gradients gradients(const krama::nn::Model<D, T>& model, krama::ParamStore<T, krama::mem_of<D>>& store,
-                    Comm comm, const Data& d, const std::vector<std::int64_t>& counts,
+Gradients gradients(const krama::nn::Model<D, T>& model,
+                    krama::ParamStore<T, krama::mem_of<D>>& store, Comm comm, const Data& d,
+                    const std::vector<std::int64_t>& counts,
                     const krama::ExecutorOptions& options) {
   using M = krama::mem_of<D>;
   using A = krama::accum_t<T>;
@@ -112,8 +113,8 @@ Gradients gradients(const krama::nn::Model<D, T>& model, krama::ParamStore<T, kr
   for (int r = 0; r < comm.rank(); ++r) first += counts[static_cast<std::size_t>(r)];
   const std::int64_t mine = counts[static_cast<std::size_t>(comm.rank())];
   Gradients g;
-  g.outcome = executor.gradients_only(5, first, mine,
-                                      feed(exec, d, first, mine, options.micro_batch));
+  g.outcome =
+      executor.gradients_only(5, first, mine, feed(exec, d, first, mine, options.micro_batch));
   for (int k = 0; k < executor.shard().bucket_count(); ++k) {
     const auto& b = executor.shard().bucket(k);
     comm.allgather(exec, krama::TensorRef<A, 1, M>(store.grads().data() + b.begin, {b.size()}),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Copyright (c) the Krama authors
 
-#include <krama/comm/self.hpp>
 #include <krama/comm/mpi/communicator.hpp>
+#include <krama/comm/self.hpp>
 #include <krama/program/fingerprint.hpp>
 
 #include <catch2/catch_all.hpp>
@@ -47,8 +47,8 @@ TEMPLATE_TEST_CASE("gradients: N01 N02 N03 H04 any split equals the global batch
   auto s32 = same_store<D, float>(m32);
   const std::vector<std::int64_t> alone{data.samples};
   krama::SelfComm self("reference");
-  const auto reference = gradients<D, double>(m64, s64, self, data, alone,
-                                              {.micro_batch = data.samples});
+  const auto reference =
+      gradients<D, double>(m64, s64, self, data, alone, {.micro_batch = data.samples});
   const auto one = gradients<D, float>(m32, s32, self, data, alone, {.micro_batch = data.samples});
   double ignored = 0;
   for (std::size_t i = 0; i < data.y.size(); ++i) {

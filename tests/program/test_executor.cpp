@@ -16,8 +16,7 @@ namespace {
 
 template <class T, class Optimizer = krama::optim::AdamW>
 std::vector<krama::accum_t<T>> train(const krama::nn::Model<D, T>& model, const Data& data,
-                                     krama::ExecutorOptions options, int steps,
-                                     double lr = 0.01) {
+                                     krama::ExecutorOptions options, int steps, double lr = 0.01) {
   const krama::exec_of<D> exec;
   auto store = same_store<D, T>(model);
   krama::Executor<D, T, krama::nn::CrossEntropy, Optimizer, krama::SelfComm> executor(
@@ -39,14 +38,14 @@ bool same_bits(const std::vector<A>& a, const std::vector<A>& b) {
 TEMPLATE_TEST_CASE("executor: O03 recomputing blocks gives the same bits as keeping them",
                    "[program]", float, double) {
   const auto data = Gpt::data();
-  const auto model = krama::models::gpt<D, TestType>({.vocabulary = 17, .context = 12,
-                                                      .features = 16, .layers = 2, .heads = 2,
-                                                      .dropout = 0.2});
+  const auto model = krama::models::gpt<D, TestType>(
+      {.vocabulary = 17, .context = 12, .features = 16, .layers = 2, .heads = 2, .dropout = 0.2});
   const auto kept = train<TestType>(model, data, {.micro_batch = 4}, 3);
-  for (const std::vector<bool>& chosen :
-       {std::vector<bool>{false, true, false, false}, {true, true, true, true},
-        {false, true, true, false}}) {
-    CHECK(same_bits(kept, train<TestType>(model, data, {.micro_batch = 4, .recompute = chosen}, 3)));
+  for (const std::vector<bool>& chosen : {std::vector<bool>{false, true, false, false},
+                                          {true, true, true, true},
+                                          {false, true, true, false}}) {
+    CHECK(
+        same_bits(kept, train<TestType>(model, data, {.micro_batch = 4, .recompute = chosen}, 3)));
   }
 }
 
@@ -54,7 +53,8 @@ TEST_CASE("executor: recomputing needs less memory", "[program]") {
   const krama::exec_of<D> exec;
   const auto model = Gpt::model<D, float>();
   auto store = same_store<D, float>(model);
-  using Exec = krama::Executor<D, float, krama::nn::CrossEntropy, krama::optim::Sgd, krama::SelfComm>;
+  using Exec =
+      krama::Executor<D, float, krama::nn::CrossEntropy, krama::optim::Sgd, krama::SelfComm>;
   const Exec keep(exec, model, store, {}, {}, krama::SelfComm("a"), {.micro_batch = 8});
   const Exec less(exec, model, store, {}, {}, krama::SelfComm("b"),
                   {.micro_batch = 8, .recompute = {true, true, true, true}});
@@ -65,7 +65,8 @@ TEST_CASE("executor: a budget that is too small is refused before step 1", "[pro
   const krama::exec_of<D> exec;
   const auto model = Gpt::model<D, float>();
   auto store = same_store<D, float>(model);
-  using Exec = krama::Executor<D, float, krama::nn::CrossEntropy, krama::optim::Sgd, krama::SelfComm>;
+  using Exec =
+      krama::Executor<D, float, krama::nn::CrossEntropy, krama::optim::Sgd, krama::SelfComm>;
   CHECK_THROWS_AS(Exec(exec, model, store, {}, {}, krama::SelfComm("a"),
                        {.micro_batch = 8, .memory_budget = 1000}),
                   krama::OutOfMemory);
@@ -73,8 +74,8 @@ TEST_CASE("executor: a budget that is too small is refused before step 1", "[pro
 
 TEST_CASE("executor: K04 dropout does not depend on the split into micro-batches", "[program]") {
   const auto data = Gpt::data();
-  const auto model = krama::models::gpt<D, double>({.vocabulary = 17, .context = 12, .features = 16,
-                                                    .layers = 1, .heads = 2, .dropout = 0.3});
+  const auto model = krama::models::gpt<D, double>(
+      {.vocabulary = 17, .context = 12, .features = 16, .layers = 1, .heads = 2, .dropout = 0.3});
   const auto whole = train<double>(model, data, {.micro_batch = 11}, 1, 1.0);
   const auto parts = train<double>(model, data, {.micro_batch = 2}, 1, 1.0);
   double largest = 0;
@@ -110,8 +111,10 @@ TEST_CASE("executor: a value that several blocks read gets the sum of their grad
   using namespace krama::nn;
   Model<D, double> joined;
   auto x = joined.input("x", {20});
-  auto h = joined.block("first", chain(named("l", Linear{.in_features = 20, .out_features = 6})), x);
-  auto f = joined.block("branch", chain(named("l", Linear{.in_features = 6, .out_features = 6})), h);
+  auto h =
+      joined.block("first", chain(named("l", Linear{.in_features = 20, .out_features = 6})), x);
+  auto f =
+      joined.block("branch", chain(named("l", Linear{.in_features = 6, .out_features = 6})), h);
   joined.output(joined.add("sum", {h, f}));
   Model<D, double> inside;
   x = inside.input("x", {20});

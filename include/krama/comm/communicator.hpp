@@ -54,21 +54,24 @@ enum class Transport : std::uint8_t {
 
 constexpr std::string_view name_of(Transport t) {
   switch (t) {
-    case Transport::automatic: return "automatic";
-    case Transport::staged: return "staged";
-    case Transport::direct: return "direct";
+    case Transport::automatic:
+      return "automatic";
+    case Transport::staged:
+      return "staged";
+    case Transport::direct:
+      return "direct";
   }
   return "?";
 }
 
 /// What has gone through one communicator on this rank since it was made.
 struct Traffic {
-  std::int64_t calls = 0;           ///< operations on tensors
-  std::int64_t control_calls = 0;   ///< operations on host scalars and text, first-call checks
+  std::int64_t calls = 0;          ///< operations on tensors
+  std::int64_t control_calls = 0;  ///< operations on host scalars and text, first-call checks
   std::int64_t messages_sent = 0;
   std::int64_t bytes_sent = 0;
   std::int64_t bytes_received = 0;
-  std::int64_t bytes_staged = 0;    ///< copied between tensors and staging buffers, both ways
+  std::int64_t bytes_staged = 0;  ///< copied between tensors and staging buffers, both ways
 };
 
 /// Element types that can be summed across ranks.
@@ -79,17 +82,17 @@ concept Reducible =
 /// An ordered channel: messages from one rank to another arrive in the order sent. Sending never
 /// waits for the receiver (the bytes are copied), so any order of sends and receives is safe.
 template <class C>
-concept Channel =
-    requires(C c, Kokkos::DefaultHostExecutionSpace exec,
-             TensorRef<float, 1, Kokkos::HostSpace> buffer,
-             TensorRef<const float, 1, Kokkos::HostSpace> source, std::string_view what) {
-      c.send(exec, source, 0, what);
-      c.receive(exec, buffer, 0, what);
-    };
+concept Channel = requires(
+    C c, Kokkos::DefaultHostExecutionSpace exec, TensorRef<float, 1, Kokkos::HostSpace> buffer,
+    TensorRef<const float, 1, Kokkos::HostSpace> source, std::string_view what) {
+  c.send(exec, source, 0, what);
+  c.receive(exec, buffer, 0, what);
+};
 
 /// See the contract at the top of this file.
 template <class C>
-concept Communicator = std::copyable<C> &&
+concept Communicator =
+    std::copyable<C> &&
     requires(C c, const C k, Kokkos::DefaultHostExecutionSpace exec,
              TensorRef<float, 1, Kokkos::HostSpace> buffer, const Partition& partition,
              std::span<double> reals, std::span<std::int64_t> integers, std::string_view what,

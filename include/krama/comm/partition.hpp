@@ -26,8 +26,7 @@ class Partition {
   /// From cut points: `parts + 1` numbers, first 0, not decreasing; the last is the range's size.
   /// \throws Error when they are not.
   explicit Partition(std::vector<std::int64_t> cuts) : cuts_(std::move(cuts)) {
-    KRAMA_EXPECTS(cuts_.size() >= 2, "partition: {} cut points; one piece needs two",
-                  cuts_.size());
+    KRAMA_EXPECTS(cuts_.size() >= 2, "partition: {} cut points; one piece needs two", cuts_.size());
     KRAMA_EXPECTS(cuts_.front() == 0, "partition: the first cut is {}, not 0", cuts_.front());
     for (std::size_t p = 1; p < cuts_.size(); ++p) {
       KRAMA_EXPECTS(cuts_[p - 1] <= cuts_[p], "partition: cut {} is {}, less than cut {}, {}", p,

@@ -2,8 +2,8 @@
 // Copyright (c) the Krama authors
 #pragma once
 
-#include <fmt/core.h>
 #include <cstdlib>
+#include <fmt/core.h>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,11 +16,11 @@ namespace krama {
 /// A wait in which nothing has arrived for too long.
 struct StallReport {
   std::string_view communicator;
-  std::string_view operation;       ///< "allreduce"
-  std::string_view what;            ///< the tensor
-  double seconds = 0;               ///< since the last message arrived
-  std::vector<int> awaited_from;    ///< ranks whose data is missing
-  std::vector<int> not_taken_by;    ///< ranks that have not received what was sent to them
+  std::string_view operation;     ///< "allreduce"
+  std::string_view what;          ///< the tensor
+  double seconds = 0;             ///< since the last message arrived
+  std::vector<int> awaited_from;  ///< ranks whose data is missing
+  std::vector<int> not_taken_by;  ///< ranks that have not received what was sent to them
 };
 
 namespace detail {

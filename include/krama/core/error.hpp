@@ -29,8 +29,7 @@ class Error : public std::runtime_error {
 class OutOfMemory : public Error {
  public:
   OutOfMemory(std::string_view label, std::int64_t bytes, std::string_view space,
-              std::string_view reason,
-              std::source_location where = std::source_location::current())
+              std::string_view reason, std::source_location where = std::source_location::current())
       : Error(fmt::format("out of memory: \"{}\" wants {} bytes in {}: {}", label, bytes, space,
                           reason),
               where),
@@ -53,11 +52,11 @@ namespace detail {
 
 /// Throws `krama::Error` with the formatted message unless `cond` holds. Always on, Release
 /// included: for checks at the outer borders of the library.
-#define KRAMA_EXPECTS(cond, ...)                                                      \
-  do {                                                                                \
-    if (!(cond)) [[unlikely]] {                                                       \
-      ::krama::detail::expects_failed(std::source_location::current(), __VA_ARGS__);  \
-    }                                                                                 \
+#define KRAMA_EXPECTS(cond, ...)                                                     \
+  do {                                                                               \
+    if (!(cond)) [[unlikely]] {                                                      \
+      ::krama::detail::expects_failed(std::source_location::current(), __VA_ARGS__); \
+    }                                                                                \
   } while (false)
 
 namespace krama::detail {
@@ -71,9 +70,9 @@ template <class... Args>
 
 /// Checks inside kernels (bounds, NaN): compiled in only with KRAMA_ENABLE_CHECKS; aborts.
 #ifdef KRAMA_CHECKS
-#define KRAMA_ASSERT(cond)                                             \
-  do {                                                                 \
-    if (!(cond)) Kokkos::abort("krama: assertion failed: " #cond);     \
+#define KRAMA_ASSERT(cond)                                         \
+  do {                                                             \
+    if (!(cond)) Kokkos::abort("krama: assertion failed: " #cond); \
   } while (false)
 #else
 #define KRAMA_ASSERT(cond) ((void)0)

@@ -250,10 +250,10 @@ void batched_gemm_strided(const E& exec, Op ta, Op tb, std::int64_t m, std::int6
                           std::int64_t stride_b, accum_t<TC> beta, TC* c, std::int64_t ldc,
                           std::int64_t stride_c, std::int64_t batch) {
   detail::check_types<TA, TB, TC>();
-  detail::gemm_batched(exec,
-                     detail::GemmArgs<TA, TA, TC>{ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c,
-                                                  ldc, nullptr},
-                     detail::BatchStrides{stride_a, stride_b, stride_c}, batch);
+  detail::gemm_batched(
+      exec,
+      detail::GemmArgs<TA, TA, TC>{ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, nullptr},
+      detail::BatchStrides{stride_a, stride_b, stride_c}, batch);
 }
 
 /// The same on the calling host thread, at once: for kernels that share work among threads
@@ -264,8 +264,8 @@ void serial_gemm(Op ta, Op tb, std::int64_t m, std::int64_t n, std::int64_t k, a
                  TC* c, std::int64_t ldc) {
   detail::check_types<TA, TB, TC>();
   if (m == 0 || n == 0) return;
-  detail::gemm_serial(detail::GemmArgs<TA, TA, TC>{ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c,
-                                                   ldc, nullptr});
+  detail::gemm_serial(
+      detail::GemmArgs<TA, TA, TC>{ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, nullptr});
 }
 
 /// C (m,n) = alpha op(A) op(B) + beta C, packed row-major. Asynchronous on `exec`.
@@ -303,10 +303,9 @@ void linear_forward(const E& exec, TensorRef<TX, 2, M> x, TensorRef<TW, 2, M> w,
   using X = std::remove_const_t<TX>;
   using W = std::remove_const_t<TW>;
   detail::check_types<X, W, T>();
-  detail::gemm_any(exec,
-                   detail::GemmArgs<X, X, T>{Op::none, Op::transpose, rows, out, in, accum_t<T>{1},
-                                             x.data(), in, w.data(), in, accum_t<T>{0}, y.data(),
-                                             out, bias.data()});
+  detail::gemm_any(exec, detail::GemmArgs<X, X, T>{Op::none, Op::transpose, rows, out, in,
+                                                   accum_t<T>{1}, x.data(), in, w.data(), in,
+                                                   accum_t<T>{0}, y.data(), out, bias.data()});
 }
 
 namespace detail {

@@ -48,10 +48,12 @@ struct NormForward {
       mean[r] = m;
     }
     // Two passes: the difference of mean square and squared mean cancels for offset rows.
-    const A variance = row_sum<A>(cols, [=](std::int64_t i) {
-                         const A d = static_cast<A>(in[i]) - m;
-                         return d * d;
-                       }) * inverse;
+    const A variance = row_sum<A>(cols,
+                                  [=](std::int64_t i) {
+                                    const A d = static_cast<A>(in[i]) - m;
+                                    return d * d;
+                                  }) *
+                       inverse;
     const A s = A{1} / Kokkos::sqrt(variance + eps);
     rstd[r] = s;
     KRAMA_VECTOR_LOOP
@@ -89,14 +91,18 @@ struct NormBackward {
     const A inverse = A{1} / static_cast<A>(cols);
     A mean_g{0};
     if constexpr (Centred) {
-      mean_g = row_sum<A>(cols, [=](std::int64_t i) {
-                 return static_cast<A>(up[i]) * static_cast<A>(scale[i]);
-               }) * inverse;
+      mean_g = row_sum<A>(cols,
+                          [=](std::int64_t i) {
+                            return static_cast<A>(up[i]) * static_cast<A>(scale[i]);
+                          }) *
+               inverse;
     }
-    const A mean_gx = row_sum<A>(cols, [=](std::int64_t i) {
-                        return static_cast<A>(up[i]) * static_cast<A>(scale[i]) *
-                               ((static_cast<A>(in[i]) - m) * s);
-                      }) * inverse;
+    const A mean_gx = row_sum<A>(cols,
+                                 [=](std::int64_t i) {
+                                   return static_cast<A>(up[i]) * static_cast<A>(scale[i]) *
+                                          ((static_cast<A>(in[i]) - m) * s);
+                                 }) *
+                      inverse;
     KRAMA_VECTOR_LOOP
     for (std::int64_t i = 0; i < cols; ++i) {
       const A g = static_cast<A>(up[i]) * static_cast<A>(scale[i]);
@@ -206,10 +212,10 @@ template <bool Centred, ExecutionSpace E, class T, MemorySpace M>
 void norm_forward(const E& exec, const char* label, TensorRef<const T, 2, M> x,
                   TensorRef<const T, 1, M> gamma, TensorRef<const T, 1, M> beta,
                   TensorRef<T, 2, M> y, accum_t<T>* mean, accum_t<T>* rstd, double eps) {
-  kokkos_ext::launch(exec, label, x.extent(0),
-                     detail::NormForward<T, Centred>{x.data(), gamma.data(), beta.data(), y.data(),
-                                                     mean, rstd, x.extent(0), x.extent(1),
-                                                     static_cast<accum_t<T>>(eps)});
+  kokkos_ext::launch(
+      exec, label, x.extent(0),
+      detail::NormForward<T, Centred>{x.data(), gamma.data(), beta.data(), y.data(), mean, rstd,
+                                      x.extent(0), x.extent(1), static_cast<accum_t<T>>(eps)});
 }
 
 /// dx (null: not wanted) from dy and what forward left; dgamma and dbeta (null: not wanted) are
@@ -224,9 +230,9 @@ void norm_backward(const E& exec, const char* label, TensorRef<const T, 2, M> x,
   const std::int64_t cols = x.extent(1);
   const std::int64_t blocks = norm_blocks(rows);
   const bool grads = dgamma != nullptr || dbeta != nullptr;
-  const detail::NormBackward<T, Centred> base{x.data(), gamma.data(), dy.data(),
-                                              dx.data(), mean,         rstd,
-                                              grads ? partial : nullptr, rows, cols};
+  const detail::NormBackward<T, Centred> base{
+      x.data(), gamma.data(), dy.data(), dx.data(), mean, rstd, grads ? partial : nullptr,
+      rows,     cols};
   if constexpr (kokkos_ext::is_host_space<E>) {
     kokkos_ext::launch(exec, label, blocks, detail::NormBackwardBlock<T, Centred>{base});
   } else {
@@ -234,8 +240,7 @@ void norm_backward(const E& exec, const char* label, TensorRef<const T, 2, M> x,
       kokkos_ext::launch(exec, label, rows, detail::NormBackwardRows<T, Centred>{base});
     }
     if (grads) {
-      kokkos_ext::launch(exec, label, blocks * cols,
-                         detail::NormBackwardColumns<T, Centred>{base});
+      kokkos_ext::launch(exec, label, blocks * cols, detail::NormBackwardColumns<T, Centred>{base});
     }
   }
   if (grads) {

@@ -171,8 +171,8 @@ KOKKOS_INLINE_FUNCTION float erf(float x) {
   near = near * s + 1.28379166e-1F;
   near = near * x + x;
   const float t = detail::clamped_magnitude(x, 4.5F);
-  float r = (-1.72853470e-5F * t + 3.83197126e-4F) * (t * t) +
-            (-3.88396438e-3F * t + 2.42546219e-2F);
+  float r =
+      (-1.72853470e-5F * t + 3.83197126e-4F) * (t * t) + (-3.88396438e-3F * t + 2.42546219e-2F);
   r = r * t - 1.06777877e-1F;
   r = r * t - 6.34846687e-1F;
   r = r * t - 1.28717512e-1F;

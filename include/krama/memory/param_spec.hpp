@@ -33,7 +33,8 @@ struct Init {
 struct ParamOptions {
   bool decay = true;    ///< takes part in weight decay (matrices do; biases and norms do not)
   bool frozen = false;  ///< never updated, has no gradient
-  std::string tie = {};   ///< full name of the parameter whose memory this one shares; empty: its own
+  std::string tie =
+      {};  ///< full name of the parameter whose memory this one shares; empty: its own
 };
 
 struct ParamInfo {
@@ -60,7 +61,8 @@ class ParamSpec {
   template <class Declare>
   void within(std::string_view name, Declare&& declare) {
     const std::string outer = prefix_;
-    if (!name.empty()) prefix_ = outer.empty() ? std::string(name) : outer + "." + std::string(name);
+    if (!name.empty())
+      prefix_ = outer.empty() ? std::string(name) : outer + "." + std::string(name);
     declare();
     prefix_ = outer;
   }
@@ -79,8 +81,8 @@ inline Init Init::kaiming_uniform(std::int64_t fan_in, double gain) {
   return uniform(gain * std::sqrt(3.0 / static_cast<double>(fan_in)));
 }
 inline Init Init::xavier_uniform(std::int64_t fan_in, std::int64_t fan_out) {
-  KRAMA_EXPECTS(fan_in + fan_out > 0, "xavier_uniform: fans must be positive, not {} and {}", fan_in,
-                fan_out);
+  KRAMA_EXPECTS(fan_in + fan_out > 0, "xavier_uniform: fans must be positive, not {} and {}",
+                fan_in, fan_out);
   return uniform(std::sqrt(6.0 / static_cast<double>(fan_in + fan_out)));
 }
 

@@ -67,8 +67,8 @@ class ParamStore {
     }
     std::vector<std::uint8_t> attributes(static_cast<std::size_t>(chunks()));
     for (const auto& s : segments_) {
-      const auto byte = static_cast<std::uint8_t>((s.decay ? chunk_decays : 0) |
-                                                  (s.frozen ? chunk_frozen : 0));
+      const auto byte =
+          static_cast<std::uint8_t>((s.decay ? chunk_decays : 0) | (s.frozen ? chunk_frozen : 0));
       for (std::int64_t c = s.offset / chunk_size; c * chunk_size < s.offset + s.size; ++c) {
         attributes[static_cast<std::size_t>(c)] = byte;
       }
@@ -81,8 +81,7 @@ class ParamStore {
   [[nodiscard]] const std::vector<Segment>& segments() const { return segments_; }
   /// Segment of the i-th declared parameter (several for a tied one).
   [[nodiscard]] const Segment& segment_of(std::int64_t param) const {
-    return segments_[static_cast<std::size_t>(
-        segment_index_[static_cast<std::size_t>(param)])];
+    return segments_[static_cast<std::size_t>(segment_index_[static_cast<std::size_t>(param)])];
   }
   [[nodiscard]] std::int64_t declared() const {
     return static_cast<std::int64_t>(segment_index_.size());
@@ -163,8 +162,10 @@ class ParamStore {
  private:
   static double first_value(const Init& init, const RandomKey& key, std::uint64_t i) {
     switch (init.kind) {
-      case Init::Kind::constant: return init.scale;
-      case Init::Kind::normal: return init.scale * normal(key, i);
+      case Init::Kind::constant:
+        return init.scale;
+      case Init::Kind::normal:
+        return init.scale * normal(key, i);
       case Init::Kind::uniform:
         return init.scale * (2.0 * static_cast<double>(uniform(key, i)) - 1.0);
     }
@@ -187,8 +188,8 @@ class ParamStore {
     for (const auto& s : segments_) {
       KRAMA_EXPECTS(s.name != info.name, "two parameters are called \"{}\"", info.name);
     }
-    Segment s{info.name, info.extents, info.init, size_, info.extents.size(), info.options.decay,
-              info.options.frozen};
+    Segment s{info.name,           info.extents,       info.init,          size_,
+              info.extents.size(), info.options.decay, info.options.frozen};
     KRAMA_EXPECTS(s.size > 0, "parameter \"{}\" {} has no elements", s.name, to_string(s.extents));
     size_ += (s.size + chunk_size - 1) / chunk_size * chunk_size;
     segment_index_.push_back(static_cast<std::int64_t>(segments_.size()));

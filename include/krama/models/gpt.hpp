@@ -61,16 +61,20 @@ nn::Model<D, T> gpt(const GptConfig& c) {
   Model<D, T> m;
   ValueId x = m.template input<std::int32_t>("tokens", {c.context});
   x = m.block("embedding",
-              named("tokens", Embedding{.vocabulary = c.vocabulary, .features = c.features,
-                                        .positions = c.context, .init = Init::normal(0.02)}),
+              named("tokens", Embedding{.vocabulary = c.vocabulary,
+                                        .features = c.features,
+                                        .positions = c.context,
+                                        .init = Init::normal(0.02)}),
               x);
   for (std::int64_t i = 0; i < c.layers; ++i) {
     x = m.block("blocks." + std::to_string(i), gpt_block(c), x);
   }
   x = m.block("head",
               chain(named("norm", LayerNorm{.features = c.features}),
-                    named("logits", Linear{.in_features = c.features, .out_features = c.vocabulary,
-                                           .bias = false, .init = Init::normal(0.02),
+                    named("logits", Linear{.in_features = c.features,
+                                           .out_features = c.vocabulary,
+                                           .bias = false,
+                                           .init = Init::normal(0.02),
                                            .tie = c.tied_head ? "embedding.tokens.weight" : ""})),
               x);
   m.output(x);

@@ -43,41 +43,53 @@ inline auto llama_block(const LlamaConfig& c) {
             residual(named("norm", RmsNorm{.features = d, .epsilon = c.norm_epsilon}),
                      named("qkv", Linear{.in_features = d,
                                          .out_features = (c.heads + 2 * c.kv_heads) * head,
-                                         .bias = false, .init = init}),
-                     CausalSelfAttention{.heads = c.heads, .head_features = head,
-                                         .kv_heads = c.kv_heads, .rope = c.rope,
+                                         .bias = false,
+                                         .init = init}),
+                     CausalSelfAttention{.heads = c.heads,
+                                         .head_features = head,
+                                         .kv_heads = c.kv_heads,
+                                         .rope = c.rope,
                                          .rope_theta = c.rope_theta},
-                     named("out", Linear{.in_features = c.heads * head, .out_features = d,
-                                         .bias = false, .init = init}))),
+                     named("out", Linear{.in_features = c.heads * head,
+                                         .out_features = d,
+                                         .bias = false,
+                                         .init = init}))),
       named("mlp", residual(named("norm", RmsNorm{.features = d, .epsilon = c.norm_epsilon}),
-                            named("gate_up", Linear{.in_features = d, .out_features = 2 * c.hidden,
-                                                    .bias = false, .init = init}),
+                            named("gate_up", Linear{.in_features = d,
+                                                    .out_features = 2 * c.hidden,
+                                                    .bias = false,
+                                                    .init = init}),
                             SwiGlu{},
-                            named("down", Linear{.in_features = c.hidden, .out_features = d,
-                                                 .bias = false, .init = init}))));
+                            named("down", Linear{.in_features = c.hidden,
+                                                 .out_features = d,
+                                                 .bias = false,
+                                                 .init = init}))));
 }
 
 /// Token numbers (samples, context) to logits (samples, context, vocabulary).
 template <Device D, Scalar T>
 nn::Model<D, T> llama(const LlamaConfig& c) {
   using namespace nn;
-  KRAMA_EXPECTS(c.heads > 0 && c.kv_heads > 0 && c.features % c.heads == 0 &&
-                    c.heads % c.kv_heads == 0,
-                "llama: {} features, {} heads and {} key/value heads do not divide", c.features,
-                c.heads, c.kv_heads);
+  KRAMA_EXPECTS(
+      c.heads > 0 && c.kv_heads > 0 && c.features % c.heads == 0 && c.heads % c.kv_heads == 0,
+      "llama: {} features, {} heads and {} key/value heads do not divide", c.features, c.heads,
+      c.kv_heads);
   Model<D, T> m;
   ValueId x = m.template input<std::int32_t>("tokens", {c.context});
-  x = m.block("embedding", named("tokens", Embedding{.vocabulary = c.vocabulary,
-                                                     .features = c.features,
-                                                     .init = Init::normal(0.02)}),
+  x = m.block("embedding",
+              named("tokens", Embedding{.vocabulary = c.vocabulary,
+                                        .features = c.features,
+                                        .init = Init::normal(0.02)}),
               x);
   for (std::int64_t i = 0; i < c.layers; ++i) {
     x = m.block("blocks." + std::to_string(i), llama_block(c), x);
   }
   x = m.block("head",
               chain(named("norm", RmsNorm{.features = c.features, .epsilon = c.norm_epsilon}),
-                    named("logits", Linear{.in_features = c.features, .out_features = c.vocabulary,
-                                           .bias = false, .init = Init::normal(0.02),
+                    named("logits", Linear{.in_features = c.features,
+                                           .out_features = c.vocabulary,
+                                           .bias = false,
+                                           .init = Init::normal(0.02),
                                            .tie = c.tied_head ? "embedding.tokens.weight" : ""})),
               x);
   m.output(x);

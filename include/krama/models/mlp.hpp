@@ -25,11 +25,13 @@ nn::Model<D, T> mlp(const MlpConfig& c) {
   nn::Model<D, T> m;
   nn::ValueId x = m.input("x", {c.features.front()});
   for (std::size_t i = 1; i < c.features.size(); ++i) {
-    const nn::Linear linear{.in_features = c.features[i - 1], .out_features = c.features[i],
+    const nn::Linear linear{.in_features = c.features[i - 1],
+                            .out_features = c.features[i],
                             .init = Init::kaiming_uniform(c.features[i - 1])};
     const std::string name = "layers." + std::to_string(i - 1);
-    x = i + 1 < c.features.size() ? m.block(name, nn::chain(nn::named("linear", linear), nn::Relu{}), x)
-                                  : m.block(name, nn::chain(nn::named("linear", linear)), x);
+    x = i + 1 < c.features.size()
+            ? m.block(name, nn::chain(nn::named("linear", linear), nn::Relu{}), x)
+            : m.block(name, nn::chain(nn::named("linear", linear)), x);
   }
   return m;
 }

@@ -16,10 +16,10 @@ namespace krama::nn {
 
 /// What a planner must know of a block for inputs of given shapes.
 struct BlockNeeds {
-  std::int64_t stash = 0;      ///< bytes from forward to backward
-  std::int64_t scratch = 0;    ///< bytes during one call
-  bool reads_input = false;    ///< in backward
-  bool reads_output = false;   ///< in backward
+  std::int64_t stash = 0;     ///< bytes from forward to backward
+  std::int64_t scratch = 0;   ///< bytes during one call
+  bool reads_input = false;   ///< in backward
+  bool reads_output = false;  ///< in backward
 };
 
 /// The unit that is kept, recomputed, swapped, staged or sharded: a run of layers behind one virtual
@@ -79,8 +79,7 @@ class NodeBlock final : public Block<D, T> {
     auto visit = [&](int param, const std::string& prefix) {
       // The name, not the position, keys a layer's random numbers: adding a layer elsewhere does not
       // change them.
-      this->bindings_.push_back(
-          {param - first, static_cast<std::uint32_t>(hash_of_name(prefix))});
+      this->bindings_.push_back({param - first, static_cast<std::uint32_t>(hash_of_name(prefix))});
     };
     node::params(node_, spec, visit);
     this->param_count_ = spec.count() - this->first_param_;
@@ -88,8 +87,8 @@ class NodeBlock final : public Block<D, T> {
   void forward(const Context<D, T>& ctx, std::span<const Value> x, const Value& y) const override {
     node::forward<D, T>(node_, ctx, x[0], y);
   }
-  void backward(const Context<D, T>& ctx, std::span<const Value> x, const Value& y,
-                const Value& dy, std::span<const Value> dx) const override {
+  void backward(const Context<D, T>& ctx, std::span<const Value> x, const Value& y, const Value& dy,
+                std::span<const Value> dx) const override {
     node::backward<D, T>(node_, ctx, x[0], y, dy, dx[0]);
   }
 

@@ -166,14 +166,17 @@ class Chain {
                           const AnyRef<mem_of<D>>& x, const AnyRef<mem_of<D>>& y) const {
     const auto k = static_cast<std::size_t>(i);
     switch (p.place[k]) {
-      case Place::input: return x;
+      case Place::input:
+        return x;
       case Place::output: {
         AnyRef<mem_of<D>> v = y;
         v.shape = p.shape[k];
         return v;
       }
-      case Place::stash: return {ctx.stash_base() + p.offset[k], dtype_of<T>, p.shape[k]};
-      case Place::scratch: return {ctx.scratch_base() + p.offset[k], dtype_of<T>, p.shape[k]};
+      case Place::stash:
+        return {ctx.stash_base() + p.offset[k], dtype_of<T>, p.shape[k]};
+      case Place::scratch:
+        return {ctx.scratch_base() + p.offset[k], dtype_of<T>, p.shape[k]};
     }
     return x;
   }

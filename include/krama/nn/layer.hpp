@@ -119,16 +119,16 @@ using SavedOf = Saved<L::saves, TensorRef<const input_of<L, T>, detail::rank_in<
 
 /// A layer that runs on device `D` in type `T`.
 template <class L, class D, class T>
-concept Layer =
-    LayerSpec<L> && Device<D> && Scalar<T> &&
-    requires(const L& layer, const Context<D, T>& ctx,
-             TensorRef<const input_of<L, T>, detail::rank_in<L>(), mem_of<D>> x,
-             TensorRef<input_of<L, T>, detail::rank_in<L>(), mem_of<D>> dx,
-             TensorRef<T, detail::rank_out<L>(), mem_of<D>> y,
-             TensorRef<const T, detail::rank_out<L>(), mem_of<D>> dy, const SavedOf<L, D, T>& saved) {
-      layer.forward(ctx, x, y);
-      layer.backward(ctx, saved, dy, dx);
-    };
+concept Layer = LayerSpec<L> && Device<D> && Scalar<T> &&
+                requires(const L& layer, const Context<D, T>& ctx,
+                         TensorRef<const input_of<L, T>, detail::rank_in<L>(), mem_of<D>> x,
+                         TensorRef<input_of<L, T>, detail::rank_in<L>(), mem_of<D>> dx,
+                         TensorRef<T, detail::rank_out<L>(), mem_of<D>> y,
+                         TensorRef<const T, detail::rank_out<L>(), mem_of<D>> dy,
+                         const SavedOf<L, D, T>& saved) {
+                  layer.forward(ctx, x, y);
+                  layer.backward(ctx, saved, dy, dx);
+                };
 
 /// Shape of a layer's output; the same as the input's where the layer does not say.
 template <LayerSpec L>

@@ -41,7 +41,8 @@ class Model {
   /// An input of the model: element type and extents of one sample.
   template <class U = T>
   ValueId input(std::string name, const Shape& sample) {
-    KRAMA_EXPECTS(inputs_.empty(), "a model has one input so far; \"{}\" would be the second", name);
+    KRAMA_EXPECTS(inputs_.empty(), "a model has one input so far; \"{}\" would be the second",
+                  name);
     values_.push_back({std::move(name), sample, dtype_of<U>, -1, {}, false});
     inputs_.push_back(last_value());
     return last_value();
@@ -153,8 +154,8 @@ class Model {
     for (auto i = static_cast<std::size_t>(before); i < spec_.infos().size(); ++i) {
       differentiable = differentiable || !spec_.infos()[i].options.frozen;
     }
-    values_.push_back({full, Shape(out.span().subspan(1)), dtype_of<T>, block_count(), {},
-                       differentiable});
+    values_.push_back(
+        {full, Shape(out.span().subspan(1)), dtype_of<T>, block_count(), {}, differentiable});
     blocks_.push_back({full, std::move(block), std::move(reads), last_value()});
     output_ = last_value();
     return last_value();

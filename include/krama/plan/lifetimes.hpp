@@ -47,9 +47,8 @@ inline Placement place(const std::vector<Lifetime>& pieces, std::int64_t alignme
   const auto round_up = [&](std::int64_t b) { return (b + alignment - 1) / alignment * alignment; };
   std::vector<std::size_t> order(pieces.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return pieces[a].bytes > pieces[b].bytes;
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return pieces[a].bytes > pieces[b].bytes; });
   Placement out;
   out.offsets.assign(pieces.size(), 0);
   std::vector<std::size_t> placed;

@@ -40,35 +40,51 @@ using Program = std::vector<Instr>;
 
 constexpr std::string_view name_of(Op op) {
   switch (op) {
-    case Op::zero_grads: return "zero_grads";
-    case Op::feed: return "feed";
-    case Op::forward: return "forward";
-    case Op::recompute: return "recompute";
-    case Op::loss: return "loss";
-    case Op::backward: return "backward";
-    case Op::reduce: return "reduce";
-    case Op::agree: return "agree";
-    case Op::update: return "update";
-    case Op::gather: return "gather";
+    case Op::zero_grads:
+      return "zero_grads";
+    case Op::feed:
+      return "feed";
+    case Op::forward:
+      return "forward";
+    case Op::recompute:
+      return "recompute";
+    case Op::loss:
+      return "loss";
+    case Op::backward:
+      return "backward";
+    case Op::reduce:
+      return "reduce";
+    case Op::agree:
+      return "agree";
+    case Op::update:
+      return "update";
+    case Op::gather:
+      return "gather";
   }
   return "?";
 }
 
 constexpr Lane lane_of(Op op) {
   switch (op) {
-    case Op::feed: return Lane::data;
+    case Op::feed:
+      return Lane::data;
     case Op::reduce:
     case Op::agree:
-    case Op::gather: return Lane::comm;
-    default: return Lane::compute;
+    case Op::gather:
+      return Lane::comm;
+    default:
+      return Lane::compute;
   }
 }
 
 constexpr std::string_view name_of(Lane lane) {
   switch (lane) {
-    case Lane::compute: return "compute";
-    case Lane::comm: return "communication";
-    case Lane::data: return "data";
+    case Lane::compute:
+      return "compute";
+    case Lane::comm:
+      return "communication";
+    case Lane::data:
+      return "data";
   }
   return "?";
 }

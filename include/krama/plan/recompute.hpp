@@ -18,7 +18,8 @@ inline Program with_recompute(const Program& program, const std::vector<bool>& c
     if (i.op == Op::backward) {
       KRAMA_EXPECTS(i.index >= 0 && i.index < static_cast<int>(chosen.size()),
                     "with_recompute: block {} has no entry among {}", i.index, chosen.size());
-      if (chosen[static_cast<std::size_t>(i.index)]) out.push_back({Op::recompute, i.index, i.micro});
+      if (chosen[static_cast<std::size_t>(i.index)])
+        out.push_back({Op::recompute, i.index, i.micro});
     }
     out.push_back(i);
   }

@@ -55,10 +55,14 @@ inline StepMemory plan_step_memory(const Program& program, const StepSizes& size
   const auto piece = [&](Kind kind, int i) -> Lifetime& {
     const auto k = static_cast<std::size_t>(i);
     switch (kind) {
-      case value: return pieces[k];
-      case gradient: return pieces[values + k];
-      case forward_stash: return pieces[2 * values + k];
-      default: return pieces[2 * values + blocks + k];
+      case value:
+        return pieces[k];
+      case gradient:
+        return pieces[values + k];
+      case forward_stash:
+        return pieces[2 * values + k];
+      default:
+        return pieces[2 * values + blocks + k];
     }
   };
   Lifetime& scratch = pieces[2 * values + 2 * blocks];
@@ -102,7 +106,8 @@ inline StepMemory plan_step_memory(const Program& program, const StepSizes& size
       touch_gradient(b.writes, at);
       // A second reader's gradient is made beside the first one's and added.
       for (const int v : b.reads) {
-        touch(fan_out, std::max(fan_out.bytes, sizes.values[static_cast<std::size_t>(v)].bytes), at);
+        touch(fan_out, std::max(fan_out.bytes, sizes.values[static_cast<std::size_t>(v)].bytes),
+              at);
       }
     }
     const bool first_stash = i.op == Op::forward && recomputed[static_cast<std::size_t>(i.index)];

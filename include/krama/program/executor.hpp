@@ -25,12 +25,12 @@
 namespace krama {
 
 struct ExecutorOptions {
-  std::int64_t micro_batch = 1;          ///< samples at most at once
-  std::int64_t memory_budget = 0;        ///< bytes for values and stashes; 0: no limit
-  double clip_norm = 0.0;                ///< global gradient norm at most this; 0: no clipping
+  std::int64_t micro_batch = 1;    ///< samples at most at once
+  std::int64_t memory_budget = 0;  ///< bytes for values and stashes; 0: no limit
+  double clip_norm = 0.0;          ///< global gradient norm at most this; 0: no clipping
   std::int64_t bucket_elements = 1 << 22;
-  std::vector<bool> recompute = {};         ///< blocks whose stash is made again; empty: none
-  std::vector<double> owner_weights = {};   ///< how parameters are shared out; empty: equally
+  std::vector<bool> recompute = {};        ///< blocks whose stash is made again; empty: none
+  std::vector<double> owner_weights = {};  ///< how parameters are shared out; empty: equally
 };
 
 /// What a micro-batch's memory looks like to whoever fills it.
@@ -78,8 +78,8 @@ class Executor {
     const auto output = model.value(model.output_value());
     const Shape out = Model::batched(output.sample, options.micro_batch);
     const std::int64_t rows = out.template collapsed<2>()[0];
-    targets_ = Tensor<nn::target_of<Loss, T>, 1, M>(
-        exec, "krama::program::targets", {nn::target_elements<Loss>(out)});
+    targets_ = Tensor<nn::target_of<Loss, T>, 1, M>(exec, "krama::program::targets",
+                                                    {nn::target_elements<Loss>(out)});
     weights_ = Tensor<A, 1, M>(exec, "krama::program::weights", {rows});
     sums_ = Tensor<double, 1, M>(exec, "krama::program::loss_sums", {2});
     loss_scratch_ =
@@ -105,8 +105,8 @@ class Executor {
   /// rank's; `feed` fills micro-batch after micro-batch. Collective over comm; waits.
   StepOutcome step(std::uint32_t number, std::uint64_t seed, double lr, std::int64_t first_sample,
                    std::int64_t samples, const Feed& feed) {
-    const auto micros = static_cast<int>((samples + options_.micro_batch - 1) /
-                                         options_.micro_batch);
+    const auto micros =
+        static_cast<int>((samples + options_.micro_batch - 1) / options_.micro_batch);
     const plan::Program program = step_program(micros);
     batch_ = {first_sample, samples, seed, number};
     lr_ = lr;
@@ -164,8 +164,8 @@ class Executor {
   /// owners. For tests and for users' own updates.
   StepOutcome gradients_only(std::uint64_t seed, std::int64_t first_sample, std::int64_t samples,
                              const Feed& feed) {
-    const auto micros = static_cast<int>((samples + options_.micro_batch - 1) /
-                                         options_.micro_batch);
+    const auto micros =
+        static_cast<int>((samples + options_.micro_batch - 1) / options_.micro_batch);
     batch_ = {first_sample, samples, seed, 0};
     outcome_ = {};
     fill(exec_, sums_.ref(), 0.0);
@@ -204,16 +204,36 @@ class Executor {
   void execute(const plan::Instr& i, const Feed& feed, bool training) {
     using plan::Op;
     switch (i.op) {
-      case Op::zero_grads: fill(exec_, store_->grads(), A{0}); break;
-      case Op::feed: start_micro(i.micro, feed); break;
-      case Op::forward: values_.forward(i.index, training, false); break;
-      case Op::recompute: values_.forward(i.index, training, true); break;
-      case Op::loss: compute_loss(training); break;
-      case Op::backward: values_.backward(i.index); break;
-      case Op::reduce: reduce(i.index); break;
-      case Op::agree: agree(); break;
-      case Op::update: update(i.index); break;
-      case Op::gather: gather(i.index); break;
+      case Op::zero_grads:
+        fill(exec_, store_->grads(), A{0});
+        break;
+      case Op::feed:
+        start_micro(i.micro, feed);
+        break;
+      case Op::forward:
+        values_.forward(i.index, training, false);
+        break;
+      case Op::recompute:
+        values_.forward(i.index, training, true);
+        break;
+      case Op::loss:
+        compute_loss(training);
+        break;
+      case Op::backward:
+        values_.backward(i.index);
+        break;
+      case Op::reduce:
+        reduce(i.index);
+        break;
+      case Op::agree:
+        agree();
+        break;
+      case Op::update:
+        update(i.index);
+        break;
+      case Op::gather:
+        gather(i.index);
+        break;
     }
   }
 

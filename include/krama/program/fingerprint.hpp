@@ -16,7 +16,9 @@ namespace detail {
 
 inline std::string layout_text(const Segment& s, DType type) {
   return fmt::format("{} {} {}{}", s.name, to_string(s.extents), name_of(type),
-                     s.frozen ? " frozen" : s.decay ? "" : " no decay");
+                     s.frozen  ? " frozen"
+                     : s.decay ? ""
+                               : " no decay");
 }
 
 /// The first line in which texts of several ranks differ from rank 0's; -1: none.
@@ -26,8 +28,7 @@ inline std::int64_t first_difference(const std::vector<std::vector<std::string>>
   for (std::size_t r = 1; r < lines.size(); ++r) {
     const std::size_t n = std::max(lines[0].size(), lines[r].size());
     for (std::size_t i = 0; i < n; ++i) {
-      const bool same =
-          i < lines[0].size() && i < lines[r].size() && lines[0][i] == lines[r][i];
+      const bool same = i < lines[0].size() && i < lines[r].size() && lines[0][i] == lines[r][i];
       if (same) continue;
       if (first < 0 || static_cast<std::int64_t>(i) < first) {
         first = static_cast<std::int64_t>(i);
@@ -62,8 +63,8 @@ void compare_lines(C& comm, const std::string& mine, const std::string& found_wh
     const auto i = static_cast<std::size_t>(at);
     return i < lines[r].size() ? lines[r][i] : std::string("nothing");
   };
-  throw Error(fmt::format("{}: rank 0 has \"{}\", rank {} has \"{}\"; {}", found_where, line(0), rank,
-                          line(static_cast<std::size_t>(rank)), hint));
+  throw Error(fmt::format("{}: rank 0 has \"{}\", rank {} has \"{}\"; {}", found_where, line(0),
+                          rank, line(static_cast<std::size_t>(rank)), hint));
 }
 
 }  // namespace detail

@@ -9,7 +9,8 @@ namespace krama {
 /// The compiler that built this executable: "gcc 14.2.0".
 inline std::string compiler_name() {
 #if defined(__NVCC__)
-  return "nvcc " + std::to_string(__CUDACC_VER_MAJOR__) + "." + std::to_string(__CUDACC_VER_MINOR__);
+  return "nvcc " + std::to_string(__CUDACC_VER_MAJOR__) + "." +
+         std::to_string(__CUDACC_VER_MINOR__);
 #elif defined(__clang__)
   return "clang " + std::to_string(__clang_major__) + "." + std::to_string(__clang_minor__);
 #elif defined(__GNUC__)

@@ -95,9 +95,9 @@ RankTable make_rank_table(C& comm) {
   }
 
   if (!unoptimised.empty()) {
-    table.warnings.push_back(fmt::format(
-        "{} run{} an unoptimised build; configure with -DCMAKE_BUILD_TYPE=Release",
-        detail::list_ranks(unoptimised), unoptimised.size() == 1 ? "s" : ""));
+    table.warnings.push_back(
+        fmt::format("{} run{} an unoptimised build; configure with -DCMAKE_BUILD_TYPE=Release",
+                    detail::list_ranks(unoptimised), unoptimised.size() == 1 ? "s" : ""));
   }
   for (const auto& [name, host] : hosts) {
     if (host.threads > static_cast<int>(host.cores.size())) {

@@ -75,7 +75,7 @@ struct TensorRef {
   [[nodiscard]] auto view() const {
     return Kokkos::View<T*, Kokkos::LayoutRight, typename M::execution_space::device_type,
                         Kokkos::MemoryTraits<Kokkos::Unmanaged>>(data_,
-                                                                static_cast<std::size_t>(size()));
+                                                                 static_cast<std::size_t>(size()));
   }
 
  private:

@@ -94,8 +94,8 @@ Report check_layer(const N& layer, const Shape& in, const CheckOptions& options 
   Tensor<std::int32_t, 1, M> tids(exec, "krama::testing::ids", {nx});
   upload(exec, tids.ref(), std::span<const std::int32_t>(ids));
   upload(exec, tdy.ref(), std::span<const T>(dy));
-  const AnyRef<M> ax = indices ? AnyRef<M>{tids.data(), DType::i32, in}
-                               : AnyRef<M>{tx.data(), dtype_of<T>, in};
+  const AnyRef<M> ax =
+      indices ? AnyRef<M>{tids.data(), DType::i32, in} : AnyRef<M>{tx.data(), dtype_of<T>, in};
   const AnyRef<M> ay{ty.data(), dtype_of<T>, h.out()};
   const AnyRef<M> ady{tdy.data(), dtype_of<T>, h.out()};
   const AnyRef<M> adx{indices ? nullptr : tdx.data(), dtype_of<T>, in};
@@ -136,7 +136,8 @@ Report check_layer(const N& layer, const Shape& in, const CheckOptions& options 
   const auto has_nan = [](const std::vector<A>& v) {
     return std::any_of(v.begin(), v.end(), [](A a) { return std::isnan(a); });
   };
-  if (has_nan(first.y)) fail("forward leaves NaN: it reads what it did not write, or skips outputs");
+  if (has_nan(first.y))
+    fail("forward leaves NaN: it reads what it did not write, or skips outputs");
   if (!indices && has_nan(first.dx)) fail("backward leaves NaN in dx");
   if (has_nan(first.grads)) fail("backward leaves NaN in parameter gradients");
 
@@ -159,9 +160,10 @@ Report check_layer(const N& layer, const Shape& in, const CheckOptions& options 
     const double want = 2.0 * static_cast<double>(first.grads[i]);
     if (std::abs(static_cast<double>(twice.grads[i]) - want) >
         1e-5 * std::max(1.0, std::abs(want))) {
-      fail(fmt::format("parameter gradients do not accumulate: element {} is {} after two calls, {} "
-                       "after one",
-                       i, static_cast<double>(twice.grads[i]), static_cast<double>(first.grads[i])));
+      fail(
+          fmt::format("parameter gradients do not accumulate: element {} is {} after two calls, {} "
+                      "after one",
+                      i, static_cast<double>(twice.grads[i]), static_cast<double>(first.grads[i])));
       break;
     }
   }

@@ -65,8 +65,7 @@ class LayerHarness {
 
  private:
   nn::Context<D, T> context(bool training) {
-    return {exec_,         training, batch_, views_, block_.bindings(), stash_.data(),
-            scratch_.data()};
+    return {exec_, training, batch_, views_, block_.bindings(), stash_.data(), scratch_.data()};
   }
   static X without_memory(X x) {
     x.data = nullptr;

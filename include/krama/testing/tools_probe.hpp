@@ -41,9 +41,8 @@ class ToolsProbe {
           seen().kernels.push_back({name, device});
         });
     set_allocate_data_callback([](const Kokkos_Profiling_SpaceHandle, const char* label,
-                                  const void*, const std::uint64_t) {
-      seen().allocations.emplace_back(label);
-    });
+                                  const void*,
+                                  const std::uint64_t) { seen().allocations.emplace_back(label); });
   }
   ToolsProbe(const ToolsProbe&) = delete;
   ToolsProbe& operator=(const ToolsProbe&) = delete;

@@ -103,7 +103,8 @@ void save_checkpoint(const E& exec, Trainer& t, const std::filesystem::path& pat
       for (const auto& seg : t.store().segments()) {
         const auto e = seg.extents.span();
         specs.push_back({detail::state_name(Optimizer::state_names[s], seg.name),
-                         io::element_type_of<A>, {e.begin(), e.end()}});
+                         io::element_type_of<A>,
+                         {e.begin(), e.end()}});
       }
     }
     io::SafetensorsWriter file(path, specs, detail::checkpoint_metadata(t));

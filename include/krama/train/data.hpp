@@ -21,15 +21,15 @@ namespace krama::train {
 /// `fetch` checks what it hands out (labels within range) and throws with the sample's number; it is
 /// called from one thread of each rank, for that rank's samples only.
 template <class S>
-concept DataSource = requires(const S s, std::span<const std::int64_t> ids,
-                              std::span<typename S::input_type> x,
-                              std::span<typename S::target_type> y, std::span<float> weights) {
-  { s.size() } -> std::convertible_to<std::int64_t>;         // number of samples
-  { s.input_shape() } -> std::convertible_to<Shape>;         // of one sample
-  { s.targets_per_sample() } -> std::convertible_to<std::int64_t>;
-  { s.rows_per_sample() } -> std::convertible_to<std::int64_t>;  // weights
-  s.fetch(ids, x, y, weights);
-};
+concept DataSource =
+    requires(const S s, std::span<const std::int64_t> ids, std::span<typename S::input_type> x,
+             std::span<typename S::target_type> y, std::span<float> weights) {
+      { s.size() } -> std::convertible_to<std::int64_t>;  // number of samples
+      { s.input_shape() } -> std::convertible_to<Shape>;  // of one sample
+      { s.targets_per_sample() } -> std::convertible_to<std::int64_t>;
+      { s.rows_per_sample() } -> std::convertible_to<std::int64_t>;  // weights
+      s.fetch(ids, x, y, weights);
+    };
 
 /// Sample order of one epoch: a shuffle that depends on (seed, epoch) only, the same on every rank
 /// and for any rank count.

@@ -18,9 +18,9 @@ namespace krama::train {
 /// What the progress line shows.
 struct ProgressState {
   std::int64_t step = 0;
-  std::int64_t steps = 0;          ///< 0: no limit but time
-  double fraction = 0;             ///< of the job that is done, 0 to 1
-  double seconds = 0;              ///< elapsed
+  std::int64_t steps = 0;  ///< 0: no limit but time
+  double fraction = 0;     ///< of the job that is done, 0 to 1
+  double seconds = 0;      ///< elapsed
   double loss = 0;
   double tokens_per_second = 0;    ///< in all
   std::vector<double> rank_speed;  ///< tokens/s of each rank while it computes
@@ -33,7 +33,7 @@ inline std::string format_seconds(double seconds) {
                    : fmt::format("{}:{:02}", s / 60, s % 60);
 }
 inline std::string format_count(double n) {
-  return n >= 1e6 ? fmt::format("{:.1f}M", n / 1e6)
+  return n >= 1e6   ? fmt::format("{:.1f}M", n / 1e6)
          : n >= 1e4 ? fmt::format("{:.1f}k", n / 1e3)
                     : fmt::format("{:.0f}", n);
 }

@@ -20,12 +20,12 @@
 namespace krama::train {
 
 struct TrainerOptions {
-  std::int64_t global_batch = 32;   ///< samples a step over all ranks
-  std::int64_t steps = 0;           ///< where training ends; 0: only the time limit ends it
-  std::int64_t stop_after = 0;      ///< stop before step `stop_after`, as if interrupted; 0: do not
-  double time_limit = 0;            ///< seconds of this call; 0: none
+  std::int64_t global_batch = 32;  ///< samples a step over all ranks
+  std::int64_t steps = 0;          ///< where training ends; 0: only the time limit ends it
+  std::int64_t stop_after = 0;     ///< stop before step `stop_after`, as if interrupted; 0: do not
+  double time_limit = 0;           ///< seconds of this call; 0: none
   std::uint64_t seed = 1;
-  std::vector<double> shares = {};  ///< of the batch, one a rank; empty: equal
+  std::vector<double> shares = {};       ///< of the batch, one a rank; empty: equal
   std::int64_t fingerprint_every = 100;  ///< steps between comparisons of the replicas; 0: never
   ExecutorOptions executor = {};
 };
@@ -36,8 +36,8 @@ struct StepReport {
   StepOutcome outcome;
   double learning_rate = 0;
   double step_seconds = 0;
-  double seconds = 0;   ///< since this call of fit began
-  double fraction = 0;  ///< of the job that is done
+  double seconds = 0;                 ///< since this call of fit began
+  double fraction = 0;                ///< of the job that is done
   std::vector<std::int64_t> samples;  ///< of each rank in this step
   std::vector<double> busy_seconds;   ///< of each rank: computing, without waiting for others
 };
@@ -93,16 +93,18 @@ class Trainer {
           executor_.step(static_cast<std::uint32_t>(steps_), options_.seed, lr, first, samples_[r],
                          feeder.feed(ids, options_.executor.micro_batch));
       ++steps_;
-      KRAMA_EXPECTS(o.finite,
-                    "step {}: the gradient or the loss is not finite; lower the learning rate, clip "
-                    "gradients, or look for bad samples",
-                    steps_);
+      KRAMA_EXPECTS(
+          o.finite,
+          "step {}: the gradient or the loss is not finite; lower the learning rate, clip "
+          "gradients, or look for bad samples",
+          steps_);
       if (options_.fingerprint_every > 0 && steps_ % options_.fingerprint_every == 0) {
         check_same_values(comm_, exec_, *store_, steps_);
       }
       if (!after_step) continue;
-      StepReport report{steps_, o, lr, seconds_since(begin), seconds_since(start),
-                        progress_fraction(start), samples_, {}};
+      StepReport report{
+          steps_,   o, lr, seconds_since(begin), seconds_since(start), progress_fraction(start),
+          samples_, {}};
       report.busy_seconds.assign(samples_.size(), 0.0);
       report.busy_seconds[r] = executor_.busy_seconds();
       comm_.sum_in_rank_order(report.busy_seconds, "busy seconds");

@@ -30,8 +30,8 @@ inline void broadcast_bytes(State& s, const Waiting& waiting, unsigned char* dat
   std::reverse(children.begin(), children.end());  // the child with the most below it first
   const auto rank_of = [&](int node) { return (node + root) % s.size; };
 
-  const std::int64_t chunk = std::clamp<std::int64_t>(s.options.chunk_bytes, 1,
-                                                      s.options.max_count);
+  const std::int64_t chunk =
+      std::clamp<std::int64_t>(s.options.chunk_bytes, 1, s.options.max_count);
   const auto length = [&](std::int64_t c) { return std::min(chunk, bytes - c * chunk); };
   const std::int64_t chunks = (bytes + chunk - 1) / chunk;
   const std::int64_t window = std::max(1, s.options.chunks_in_flight);
@@ -70,8 +70,8 @@ void broadcast(State& s, const E& exec, TensorRef<T, 1, M> buffer, int root,
                std::string_view what) {
   KRAMA_EXPECTS(root >= 0 && root < s.size, "broadcast \"{}\": the root is rank {} of {}", what,
                 root, s.size);
-  const int tag = begin_call(s, {Call::broadcast, dtype_of<T>, buffer.size(),
-                                 static_cast<std::uint64_t>(root), what});
+  const int tag = begin_call(
+      s, {Call::broadcast, dtype_of<T>, buffer.size(), static_cast<std::uint64_t>(root), what});
   const bool any = s.size > 1;
   on_host(s, exec, buffer, what, any && s.rank == root, any && s.rank != root, [&](T* data) {
     s.guarded("broadcast", what, [&] {

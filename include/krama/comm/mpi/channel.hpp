@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include <krama/comm/mpi/detail/state.hpp>
 #include <krama/comm/mpi/detail/staging.hpp>
+#include <krama/comm/mpi/detail/state.hpp>
 #include <krama/core/concepts.hpp>
 
 namespace krama {
@@ -128,9 +128,9 @@ class MpiChannel {
 
     void start(Parcel& parcel, const void* data, std::int64_t bytes, int to) const {
       MPI_Request request = MPI_REQUEST_NULL;
-      comm::detail::check(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, to, tag, state->bulk,
-                                    &request),
-                          "MPI_Isend", state->rank);
+      comm::detail::check(
+          MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, to, tag, state->bulk, &request),
+          "MPI_Isend", state->rank);
       parcel.requests.push_back(request);
       state->traffic.messages_sent += 1;
       state->traffic.bytes_sent += bytes;

@@ -73,9 +73,8 @@ class MpiComm {
   }
   [[nodiscard]] MpiComm duplicate(std::string_view name, const MpiOptions& options) {
     comm::detail::exchange(*state_, {comm::detail::Call::duplicate, DType::u8, 0, 0, name}, {});
-    const bool yield = options.yield == Yield::when_oversubscribed
-                           ? state_->yield
-                           : options.yield == Yield::always;
+    const bool yield = options.yield == Yield::when_oversubscribed ? state_->yield
+                                                                   : options.yield == Yield::always;
     return MpiComm(comm::detail::make_state(state_->control, name, options, yield));
   }
 
@@ -86,9 +85,8 @@ class MpiComm {
     comm::detail::exchange(*state_, {comm::detail::Call::split, DType::u8, 0, 0, name}, {});
     // Everybody is here now, so the one call that MPI has only in a blocking form does not wait.
     MPI_Comm part = MPI_COMM_NULL;
-    comm::detail::check(
-        MPI_Comm_split(state_->control, color.value_or(MPI_UNDEFINED), key, &part),
-        "MPI_Comm_split", state_->rank);
+    comm::detail::check(MPI_Comm_split(state_->control, color.value_or(MPI_UNDEFINED), key, &part),
+                        "MPI_Comm_split", state_->rank);
     if (part == MPI_COMM_NULL) return std::nullopt;
     auto state = comm::detail::make_state(part, name, state_->options, state_->yield);
     comm::detail::check(MPI_Comm_free(&part), "MPI_Comm_free", state_->rank);
@@ -135,8 +133,7 @@ class MpiComm {
     fold(comm::detail::Call::max, values, what,
          [](std::int64_t a, std::int64_t b) { return std::max(a, b); });
   }
-  [[nodiscard]] std::vector<std::string> gather_text(std::string_view mine,
-                                                     std::string_view what) {
+  [[nodiscard]] std::vector<std::string> gather_text(std::string_view mine, std::string_view what) {
     return comm::detail::exchange(*state_, {comm::detail::Call::gather_text, DType::u8, 0, 0, what},
                                   mine);
   }

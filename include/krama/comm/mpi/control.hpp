@@ -19,14 +19,35 @@
 namespace krama::comm::detail {
 
 enum class Call : std::uint8_t {
-  reduce_scatter, allgather, allreduce, broadcast, sum_reals, sum, min, max, gather_text, barrier,
-  duplicate, split, channel
+  reduce_scatter,
+  allgather,
+  allreduce,
+  broadcast,
+  sum_reals,
+  sum,
+  min,
+  max,
+  gather_text,
+  barrier,
+  duplicate,
+  split,
+  channel
 };
 
 inline const char* name_of(Call call) {
-  static constexpr const char* names[] = {
-      "reduce_scatter", "allgather", "allreduce",   "broadcast", "sum_in_rank_order", "sum", "min",
-      "max",            "gather_text", "barrier",   "duplicate", "split",             "channel"};
+  static constexpr const char* names[] = {"reduce_scatter",
+                                          "allgather",
+                                          "allreduce",
+                                          "broadcast",
+                                          "sum_in_rank_order",
+                                          "sum",
+                                          "min",
+                                          "max",
+                                          "gather_text",
+                                          "barrier",
+                                          "duplicate",
+                                          "split",
+                                          "channel"};
   return names[static_cast<std::size_t>(call)];
 }
 
@@ -92,7 +113,8 @@ inline std::string describe(const Envelope& e) {
     case Call::allgather:
     case Call::allreduce:
       text += fmt::format(" of {} {} elements", e.count, name_of(static_cast<DType>(e.dtype)));
-      if (call != Call::allreduce) text += fmt::format(" (partition {:08x})", e.detail & 0xffffffffU);
+      if (call != Call::allreduce)
+        text += fmt::format(" (partition {:08x})", e.detail & 0xffffffffU);
       break;
     case Call::broadcast:
       text += fmt::format(" of {} {} elements from rank {}", e.count,
@@ -101,8 +123,11 @@ inline std::string describe(const Envelope& e) {
     case Call::sum_reals:
     case Call::sum:
     case Call::min:
-    case Call::max: text += fmt::format(" of {} values", e.count); break;
-    default: break;
+    case Call::max:
+      text += fmt::format(" of {} values", e.count);
+      break;
+    default:
+      break;
   }
   return text + fmt::format(" after {} calls", e.calls_before);
 }
@@ -130,15 +155,14 @@ inline void compare(State& s, const std::vector<Envelope>& all) {
     text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", krama::detail::list_ranks(ranks),
                         describe(all[r]));
   }
-  const std::string message =
-      fmt::format("the ranks of communicator \"{}\" called different operations: {}. Every "
-                  "rank must make the same calls in the same order",
-                  s.name, text);
+  const std::string message = fmt::format(
+      "the ranks of communicator \"{}\" called different operations: {}. Every "
+      "rank must make the same calls in the same order",
+      s.name, text);
   // After a skipped call messages of it may still be about: nothing can be told apart any more.
   // Otherwise nothing has been sent yet and the communicator is as good as before.
-  if (std::any_of(all.begin(), all.end(), [&](const Envelope& e) {
-        return e.calls_before != all.front().calls_before;
-      })) {
+  if (std::any_of(all.begin(), all.end(),
+                  [&](const Envelope& e) { return e.calls_before != all.front().calls_before; })) {
     s.broken = message;
   }
   throw Error(message);
@@ -194,8 +218,8 @@ inline std::vector<std::string> exchange(State& s, const Signature& signature,
 template <class T, class Fold>
 void fold(State& s, Call call, std::span<T> values, std::string_view what, Fold&& with) {
   const std::string_view mine(reinterpret_cast<const char*>(values.data()), values.size_bytes());
-  const auto all = exchange(
-      s, {call, dtype_of<T>, static_cast<std::int64_t>(values.size()), 0, what}, mine);
+  const auto all =
+      exchange(s, {call, dtype_of<T>, static_cast<std::int64_t>(values.size()), 0, what}, mine);
   for (std::size_t r = 0; r < all.size(); ++r) {
     for (std::size_t i = 0; i < values.size(); ++i) {
       T v{};

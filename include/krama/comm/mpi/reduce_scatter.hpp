@@ -29,8 +29,8 @@ template <ExecutionSpace E, class A, MemorySpace M>
 void reduce_scatter(State& s, const E& exec, TensorRef<A, 1, M> buffer, const Partition& partition,
                     std::string_view what) {
   check_partition(s, "reduce_scatter", buffer.size(), partition, what);
-  const int tag = begin_call(
-      s, {Call::reduce_scatter, dtype_of<A>, buffer.size(), hash_of(partition), what});
+  const int tag =
+      begin_call(s, {Call::reduce_scatter, dtype_of<A>, buffer.size(), hash_of(partition), what});
   on_host(s, exec, buffer, what, s.size > 1, s.size > 1, [&](A* data) {
     s.guarded("reduce_scatter", what, [&] {
       Pieces<A>(s, data, partition, tag, true, false).run(s.waiting("reduce_scatter", what));

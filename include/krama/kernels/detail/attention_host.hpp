@@ -171,9 +171,7 @@ struct AttentionBackwardHost {
       const std::int64_t end = i0 + r + tile_rows;
       return Range{0, end < time ? end : time};
     };
-    const auto queries_seeing = [=](std::int64_t j) {
-      return Range{j > i0 ? j - i0 : 0, n};
-    };
+    const auto queries_seeing = [=](std::int64_t j) { return Range{j > i0 ? j - i0 : 0, n}; };
     h.template product<Walk::rows>(n, dp, h.score_row, k, h.in_panels(time), A{0}, dq, keys_seen);
     h.template product<Walk::columns>(i0 + n, s, h.score_row, d, h.in_rows(), A{1}, dv,
                                       queries_seeing);

@@ -89,8 +89,7 @@ struct AttentionForwardTeam {
       for (std::int64_t j = 0; j <= i; ++j) o += p[j] * g.work[g.in(b, j) + g.v_at(kv) + f];
       g.y[g.out(b, i, head) + f] = static_cast<T>(o / sum);
     });
-    Kokkos::single(Kokkos::PerTeam(team),
-                   [&]() { g.lse[g.lse_at(b, head, i)] = top + log(sum); });
+    Kokkos::single(Kokkos::PerTeam(team), [&]() { g.lse[g.lse_at(b, head, i)] = top + log(sum); });
   }
 };
 

@@ -97,10 +97,9 @@ struct AttentionHost {
       for (std::int64_t r = 0; r < n; r += tile_rows) {
         const auto [first, last] = depth(r);
         const std::int64_t m = n - r < tile_rows ? n - r : tile_rows;
-        micro_rows<tile_rows, W>(m, last - first,
-                                 W == Walk::rows ? a + (r * sa + first) : a + (first * sa + r), sa,
-                                 b + first * lie.row, lie.row, e, c + (r * padded_features + f0),
-                                 padded_features, wide);
+        micro_rows<tile_rows, W>(
+            m, last - first, W == Walk::rows ? a + (r * sa + first) : a + (first * sa + r), sa,
+            b + first * lie.row, lie.row, e, c + (r * padded_features + f0), padded_features, wide);
       }
     }
   }
@@ -113,10 +112,9 @@ struct AttentionHost {
       for (std::int64_t r = skip; r < n; r += tile_rows) {
         const std::int64_t m = n - r < tile_rows ? n - r : tile_rows;
         const bool half = half_panels && i0 + r + tile_rows <= t0 + panel / 2;
-        micro_rows<tile_rows, Walk::rows>(m, features, a + r * padded_features, padded_features,
-                                          turned_b + t0 * features, panel, e,
-                                          s + (r * score_row + t0), score_row,
-                                          half ? panel / 2 : panel);
+        micro_rows<tile_rows, Walk::rows>(
+            m, features, a + r * padded_features, padded_features, turned_b + t0 * features, panel,
+            e, s + (r * score_row + t0), score_row, half ? panel / 2 : panel);
       }
     }
   }

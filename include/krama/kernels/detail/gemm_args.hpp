@@ -51,8 +51,7 @@ struct BatchStrides {
 
 template <class TA, class TB, class TC>
 KOKKOS_FUNCTION GemmArgs<TA, TB, TC> product_of_batch(GemmArgs<TA, TB, TC> g,
-                                                      const BatchStrides& strides,
-                                                      std::int64_t i) {
+                                                      const BatchStrides& strides, std::int64_t i) {
   g.a += i * strides.a;
   g.b += i * strides.b;
   g.c += i * strides.c;
@@ -65,7 +64,8 @@ inline GemmDoor gemm_door_named(std::string_view word) {
   if (word == "onednn") return GemmDoor::onednn;
   if (word == "openblas") return GemmDoor::openblas;
   KRAMA_EXPECTS(word.empty() || word == "auto",
-                "KRAMA_GEMM: found \"{}\", wanted one of auto, portable, packed, onednn, openblas", word);
+                "KRAMA_GEMM: found \"{}\", wanted one of auto, portable, packed, onednn, openblas",
+                word);
   return GemmDoor::automatic;
 }
 

@@ -89,20 +89,19 @@ template <class A, class TB, class TC>
 /// C tile (Rows, valid columns) from k steps of A and one panel of B of NV vectors.
 template <int Rows, int NV, Walk W, class A, class TB, class TC>
 [[gnu::noinline]] void micro_tile(std::int64_t k, const A* __restrict a, std::int64_t sa,
-                                  const A* __restrict b, std::int64_t sb,
-                                  const Epilogue<A, TB>& e, TC* __restrict c, std::int64_t ldc,
-                                  std::int64_t valid) {
+                                  const A* __restrict b, std::int64_t sb, const Epilogue<A, TB>& e,
+                                  TC* __restrict c, std::int64_t ldc, std::int64_t valid) {
   using V = VectorOf<A>;
   constexpr int width = V::width;
   typename V::type sum[std::size_t{Rows}][std::size_t{NV}] = {};
   for (std::int64_t p = 0; p < k; ++p) {
     typename V::type vb[std::size_t{NV}];
-KRAMA_UNROLL
+    KRAMA_UNROLL
     for (int j = 0; j < NV; ++j) vb[j] = V::load(b + j * width);
-KRAMA_UNROLL
+    KRAMA_UNROLL
     for (int i = 0; i < Rows; ++i) {
       const A va = W == Walk::rows ? a[i * sa + p] : a[p * sa + i];
-KRAMA_UNROLL
+      KRAMA_UNROLL
       for (int j = 0; j < NV; ++j) sum[i][j] += va * vb[j];
     }
     b += sb;
@@ -110,9 +109,9 @@ KRAMA_UNROLL
   if (std::is_same_v<TC, A> && std::is_same_v<TB, A> && valid == NV * width) {
     A* cc = reinterpret_cast<A*>(c);
     const A* bias = reinterpret_cast<const A*>(e.bias);
-KRAMA_UNROLL
+    KRAMA_UNROLL
     for (int i = 0; i < Rows; ++i) {
-KRAMA_UNROLL
+      KRAMA_UNROLL
       for (int j = 0; j < NV; ++j) {
         A* at = cc + i * ldc + j * width;
         typename V::type v = e.alpha * sum[i][j];
@@ -124,9 +123,9 @@ KRAMA_UNROLL
     return;
   }
   alignas(vector_bytes) A tile[std::size_t{Rows}][std::size_t{NV} * std::size_t{width}];
-KRAMA_UNROLL
+  KRAMA_UNROLL
   for (int i = 0; i < Rows; ++i) {
-KRAMA_UNROLL
+    KRAMA_UNROLL
     for (int j = 0; j < NV; ++j) V::store(tile[i] + j * width, e.alpha * sum[i][j]);
   }
   finish_tile(Rows, NV * width, &tile[0][0], e, c, ldc, valid);

@@ -22,24 +22,24 @@ void transpose_into(A* __restrict out, std::int64_t so, const T* __restrict in, 
       for (; j + block <= cols; j += block) {
         V r[8];
         const A* p = in + i * si + j;
-KRAMA_UNROLL
+        KRAMA_UNROLL
         for (int q = 0; q < 8; ++q) __builtin_memcpy(&r[q], p + q * si, sizeof(V));
         V s[8];
-KRAMA_UNROLL
+        KRAMA_UNROLL
         for (int q = 0; q < 8; q += 2) {
           s[q] = __builtin_shufflevector(r[q], r[q + 1], 0, 8, 2, 10, 4, 12, 6, 14);
           s[q + 1] = __builtin_shufflevector(r[q], r[q + 1], 1, 9, 3, 11, 5, 13, 7, 15);
         }
-KRAMA_UNROLL
+        KRAMA_UNROLL
         for (int q = 0; q < 8; q += 4) {
-KRAMA_UNROLL
+          KRAMA_UNROLL
           for (int h = 0; h < 2; ++h) {
             r[q + h] = __builtin_shufflevector(s[q + h], s[q + h + 2], 0, 1, 8, 9, 4, 5, 12, 13);
             r[q + h + 2] =
                 __builtin_shufflevector(s[q + h], s[q + h + 2], 2, 3, 10, 11, 6, 7, 14, 15);
           }
         }
-KRAMA_UNROLL
+        KRAMA_UNROLL
         for (int h = 0; h < 4; ++h) {
           const V low = __builtin_shufflevector(r[h], r[h + 4], 0, 1, 2, 3, 8, 9, 10, 11);
           const V high = __builtin_shufflevector(r[h], r[h + 4], 4, 5, 6, 7, 12, 13, 14, 15);
@@ -76,10 +76,11 @@ void pack_panels(A* __restrict out, const T* __restrict b, std::int64_t ldb, boo
       const T* from = b + p * ldb;
       A* to = out + p * wide;
       for (std::int64_t j = 0; j < whole; j += wide) {
-KRAMA_IVDEP
+        KRAMA_IVDEP
         for (std::int64_t q = 0; q < wide; ++q) to[j * k + q] = static_cast<A>(from[j + q]);
       }
-      for (std::int64_t j = whole; j < cols; ++j) to[whole * k + j - whole] = static_cast<A>(from[j]);
+      for (std::int64_t j = whole; j < cols; ++j)
+        to[whole * k + j - whole] = static_cast<A>(from[j]);
     }
   }
   if (whole < cols) {
@@ -106,7 +107,7 @@ void pack_rows(A* __restrict out, const T* __restrict a, std::int64_t lda, bool 
     const T* from = a + p * lda;
     A* to = out + p * high;
     for (std::int64_t i = 0; i < whole; i += high) {
-KRAMA_IVDEP
+      KRAMA_IVDEP
       for (std::int64_t q = 0; q < high; ++q) to[i * k + q] = static_cast<A>(from[i + q]);
     }
     for (std::int64_t i = whole; i < rows; ++i) {

@@ -29,8 +29,8 @@ A* thread_scratch(std::int64_t elements) {
   if (elements > size) [[unlikely]] {
     memory.reset();
     const std::int64_t rounded = (elements + 1023) / 1024 * 1024;
-    memory.reset(static_cast<A*>(
-        std::aligned_alloc(4096, static_cast<std::size_t>(rounded) * sizeof(A))));
+    memory.reset(
+        static_cast<A*>(std::aligned_alloc(4096, static_cast<std::size_t>(rounded) * sizeof(A))));
     if (memory == nullptr) throw std::bad_alloc();
     size = rounded;
   }
@@ -62,13 +62,13 @@ void packed_block(const GemmArgs<T, T, TC>& g, std::int64_t i0, std::int64_t i1,
   const bool tb = g.tb == Op::transpose;
   constexpr bool pack_a = !same;
   const std::int64_t cols = j1 - j0;
-  const bool b_in_place =
-      same && !tb && (g.k * g.n <= Limits::b_in_place || i1 - i0 <= 2 * high);
+  const bool b_in_place = same && !tb && (g.k * g.n <= Limits::b_in_place || i1 - i0 <= 2 * high);
 
   // Partial sums may wait in C only where C can hold them.
   const std::int64_t k_blocks =
-      std::is_same_v<TC, A> ? std::max<std::int64_t>(1, (g.k + Limits::k_block - 1) / Limits::k_block)
-                            : 1;
+      std::is_same_v<TC, A>
+          ? std::max<std::int64_t>(1, (g.k + Limits::k_block - 1) / Limits::k_block)
+          : 1;
   const std::int64_t k_block = (g.k + k_blocks - 1) / k_blocks;
   const std::int64_t padded = (cols + wide - 1) / wide * wide;
   const std::int64_t j_block =
@@ -76,7 +76,8 @@ void packed_block(const GemmArgs<T, T, TC>& g, std::int64_t i0, std::int64_t i1,
   A* const packed_b = thread_scratch<A>(k_block * (j_block + Limits::a_rows) + 64);
   A* const packed_a = packed_b + k_block * j_block;
 
-  for (std::int64_t p0 = 0; p0 < std::max<std::int64_t>(g.k, 1); p0 += std::max<std::int64_t>(k_block, 1)) {
+  for (std::int64_t p0 = 0; p0 < std::max<std::int64_t>(g.k, 1);
+       p0 += std::max<std::int64_t>(k_block, 1)) {
     const std::int64_t kc = std::min(k_block, g.k - p0);
     Epilogue<A, T> first{g.alpha, p0 == 0 ? g.beta : A{1}, nullptr};
     for (std::int64_t jc = j0; jc < j1; jc += j_block) {

@@ -49,8 +49,8 @@ struct Linear {
   }
 
   template <Device D, class T>
-  void backward(const Context<D, T>& ctx, const SavedOf<Linear, D, T>& saved,
-                Ref<const T, 2, D> dy, Ref<T, 2, D> dx) const {
+  void backward(const Context<D, T>& ctx, const SavedOf<Linear, D, T>& saved, Ref<const T, 2, D> dy,
+                Ref<T, 2, D> dx) const {
     using A = accum_t<T>;
     using kernels::Op;
     if (auto dw = ctx.template grad<2>(0); !dw.null()) {

@@ -54,8 +54,8 @@ struct RmsNorm {
     const A* rstd = ctx.template slot<A, 1>(0, {dy.extent(0)}).data();
     kernels::norm_backward<false>(ctx.exec(), "krama::nn::rms_norm::backward", saved.x,
                                   ctx.template param<1>(0), static_cast<const A*>(nullptr), rstd,
-                                  dy, dx, ctx.template grad<1>(0).data(),
-                                  static_cast<A*>(nullptr), ctx.template scratch<A>(0));
+                                  dy, dx, ctx.template grad<1>(0).data(), static_cast<A*>(nullptr),
+                                  ctx.template scratch<A>(0));
   }
 };
 

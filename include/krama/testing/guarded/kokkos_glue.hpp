@@ -56,8 +56,8 @@ class GuardedSpace {
   void* allocate(std::size_t bytes) const { return allocate("unlabelled", bytes); }
   void* allocate(const char* label, std::size_t bytes, std::size_t logical = 0) const {
     const std::size_t header = sizeof(Impl::SharedAllocationHeader);
-    void* p = krama::testing::guarded::Arena::get().allocate(bytes, bytes < header ? 0 : header,
-                                                             label);
+    void* p =
+        krama::testing::guarded::Arena::get().allocate(bytes, bytes < header ? 0 : header, label);
     if (Profiling::profileLibraryLoaded()) {
       Profiling::allocateData(Tools::make_space_handle(name()), label, p,
                               logical > 0 ? logical : bytes);
@@ -182,8 +182,8 @@ struct GuardedCopy {
   template <class Exec>
   GuardedCopy(const Exec& exec, void* to, const void* from, std::size_t n) {
     // The header of a new allocation: no work can depend on it.
-    const bool header = n == sizeof(SharedAllocationHeader) &&
-                        krama::testing::guarded::Arena::get().is_start(to);
+    const bool header =
+        n == sizeof(SharedAllocationHeader) && krama::testing::guarded::Arena::get().is_start(to);
     if constexpr (std::is_same_v<Exec, GuardedDevice>) {
       if (!header) exec.queue().run();
     } else {

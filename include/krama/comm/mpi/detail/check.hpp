@@ -14,7 +14,8 @@ namespace krama::comm::detail {
 /// Throws unless an MPI call returned MPI_SUCCESS: every return code goes through here.
 inline void check(int code, const char* call, int rank = -1,
                   std::source_location where = std::source_location::current()) {
-  if (code == MPI_SUCCESS) [[likely]] return;
+  if (code == MPI_SUCCESS) [[likely]]
+    return;
   char text[MPI_MAX_ERROR_STRING + 1] = {};
   int length = 0;
   if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) length = 0;

@@ -88,8 +88,7 @@ class Flight {
   void send(MPI_Comm comm, const void* data, std::int64_t bytes, int to, int tag,
             std::int64_t token) {
     MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, to, tag, comm, &request),
-          "MPI_Isend");
+    check(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, to, tag, comm, &request), "MPI_Isend");
     traffic_->messages_sent += 1;
     traffic_->bytes_sent += bytes;
     add(request, {token, bytes, to, false});

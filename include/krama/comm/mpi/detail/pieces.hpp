@@ -27,8 +27,13 @@ class Pieces {
  public:
   /// `data`: the whole range. `A` matters only for sums; a gather moves bytes.
   Pieces(State& state, A* data, const Partition& partition, int tag, bool reduce, bool gather)
-      : s_(state), data_(data), cuts_(partition.cuts()), tag_(tag), reduce_(reduce),
-        gather_(gather), window_(std::max(1, state.options.chunks_in_flight)),
+      : s_(state),
+        data_(data),
+        cuts_(partition.cuts()),
+        tag_(tag),
+        reduce_(reduce),
+        gather_(gather),
+        window_(std::max(1, state.options.chunks_in_flight)),
         peers_(static_cast<std::size_t>(state.size)) {
     const auto size = static_cast<std::int64_t>(sizeof(A));
     chunk_ = std::clamp<std::int64_t>(s_.options.chunk_bytes / size, 1, s_.options.max_count);
@@ -69,20 +74,18 @@ class Pieces {
   enum Kind : std::int64_t { given, taken, offered, fetched };
 
   struct Peer {
-    std::int64_t next_give = 0;      ///< next chunk of the peer's piece to send to it
-    std::int64_t next_fetch = 0;     ///< its chunks up to here have left: the finished may come back
-    std::vector<bool> sent_ok;       ///< chunk c (at c modulo the window) has left
-    std::int64_t next_offer = 0;     ///< next finished chunk of mine to send to it
-    int offers = 0;                  ///< of those, how many are under way
+    std::int64_t next_give = 0;   ///< next chunk of the peer's piece to send to it
+    std::int64_t next_fetch = 0;  ///< its chunks up to here have left: the finished may come back
+    std::vector<bool> sent_ok;    ///< chunk c (at c modulo the window) has left
+    std::int64_t next_offer = 0;  ///< next finished chunk of mine to send to it
+    int offers = 0;               ///< of those, how many are under way
   };
 
   [[nodiscard]] std::int64_t begin_of(int p) const { return cuts_[static_cast<std::size_t>(p)]; }
   [[nodiscard]] std::int64_t count_of(int p) const {
     return cuts_[static_cast<std::size_t>(p) + 1] - begin_of(p);
   }
-  [[nodiscard]] std::int64_t chunks_of(int p) const {
-    return (count_of(p) + chunk_ - 1) / chunk_;
-  }
+  [[nodiscard]] std::int64_t chunks_of(int p) const { return (count_of(p) + chunk_ - 1) / chunk_; }
   [[nodiscard]] std::int64_t length(int p, std::int64_t c) const {
     return std::min(chunk_, count_of(p) - c * chunk_);
   }
@@ -148,12 +151,14 @@ class Pieces {
         --peer.offers;
         offer(p);
         break;
-      case fetched: break;
+      case fetched:
+        break;
     }
   }
 
   void sum_arrived() {
-    while (summed_ < mine_ && arrived_[static_cast<std::size_t>(summed_ % window_)] == s_.size - 1) {
+    while (summed_ < mine_ &&
+           arrived_[static_cast<std::size_t>(summed_ % window_)] == s_.size - 1) {
       const std::int64_t c = summed_;
       arrived_[static_cast<std::size_t>(c % window_)] = 0;
       for (int r = 0; r < s_.size; ++r) {
@@ -182,9 +187,9 @@ class Pieces {
   int window_;
   std::int64_t chunk_ = 0;
   std::int64_t chunk_slot_ = 0;
-  std::int64_t mine_ = 0;          ///< chunks of my piece
-  std::int64_t summed_ = 0;        ///< of those, finished
-  std::vector<int> arrived_;       ///< how many peers' chunk c (modulo the window) is here
+  std::int64_t mine_ = 0;     ///< chunks of my piece
+  std::int64_t summed_ = 0;   ///< of those, finished
+  std::vector<int> arrived_;  ///< how many peers' chunk c (modulo the window) is here
   std::vector<const A*> sources_;
   std::vector<Peer> peers_;
 };

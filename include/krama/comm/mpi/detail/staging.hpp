@@ -12,8 +12,7 @@
 namespace krama::comm::detail {
 
 template <MemorySpace M>
-inline constexpr bool host_can_read =
-    Kokkos::SpaceAccessibility<Kokkos::HostSpace, M>::accessible;
+inline constexpr bool host_can_read = Kokkos::SpaceAccessibility<Kokkos::HostSpace, M>::accessible;
 
 /// Whether the tensor's bytes go through a buffer of the communicator's own.
 template <MemorySpace M>

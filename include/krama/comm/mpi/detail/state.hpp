@@ -55,11 +55,11 @@ struct State {
   bool yield = false;
   Traffic traffic;
   Flight flight{traffic};
-  std::uint64_t calls = 0;              ///< operations on tensors so far: part of every signature
-  std::set<std::uint64_t> names_seen;   ///< hashes of (operation, name) already compared
-  Buffer scratch;                       ///< incoming chunks of reductions
-  Buffer staging;                       ///< a tensor's bytes when the transport may not touch it
-  std::string broken;                   ///< why this communicator cannot be used any more
+  std::uint64_t calls = 0;             ///< operations on tensors so far: part of every signature
+  std::set<std::uint64_t> names_seen;  ///< hashes of (operation, name) already compared
+  Buffer scratch;                      ///< incoming chunks of reductions
+  Buffer staging;                      ///< a tensor's bytes when the transport may not touch it
+  std::string broken;                  ///< why this communicator cannot be used any more
 
   State() = default;
   State(const State&) = delete;
