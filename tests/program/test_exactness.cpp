@@ -128,3 +128,41 @@ TEMPLATE_TEST_CASE("step: replicas hold the same bits after every step, N15 an i
   CHECK(executor.updates() == 3);
   CHECK(krama::download(exec, store.values()) != before);
 }
+
+// Adam hardly sees a factor on the gradient; plain SGD and clipping do.
+TEST_CASE("update: N03 one step of any split moves parameters as one rank does", "[program]") {
+  auto world = krama::MpiComm::world();
+  const krama::exec_of<D> exec;
+  const auto data = Mlp::data();
+  const auto model = Mlp::model<D, double>();
+  const auto step = [&]<class Comm>(Comm comm, const std::vector<std::int64_t>& counts,
+                                    krama::ExecutorOptions options) {
+    auto store = same_store<D, double>(model);
+    krama::Executor<D, double, krama::nn::CrossEntropy, krama::optim::Sgd, Comm> executor(
+        exec, model, store, {}, {}, comm, options);
+    const auto r = static_cast<std::size_t>(comm.rank());
+    const auto first = std::accumulate(
+        counts.begin(), counts.begin() + static_cast<std::ptrdiff_t>(r), std::int64_t{0});
+    const auto outcome = executor.step(0, 1, 0.5, first, counts[r],
+                                       feed(exec, data, first, counts[r], options.micro_batch));
+    return std::pair(krama::download(exec, store.values()), outcome.grad_norm);
+  };
+  for (const double clip : {0.0, 0.01}) {
+    krama::ExecutorOptions options{.micro_batch = data.samples, .clip_norm = clip};
+    const auto [wanted, norm] = step(krama::SelfComm("reference"), {data.samples}, options);
+    const auto start = krama::download(exec, same_store<D, double>(model).values());
+    CHECK(wanted != start);
+    if (clip > 0) CHECK(norm > clip);  // so that there is something to clip
+    for (const auto& counts : splits(data.samples, world.size())) {
+      CAPTURE(counts, clip);
+      options.micro_batch = 4;
+      const auto [found, found_norm] = step(world, counts, options);
+      CHECK(found_norm == Catch::Approx(norm).epsilon(1e-12));
+      double largest = 0;
+      for (std::size_t i = 0; i < wanted.size(); ++i) {
+        largest = std::max(largest, std::abs(found[i] - wanted[i]));
+      }
+      CHECK(largest < 1e-14);
+    }
+  }
+}

@@ -47,7 +47,10 @@ class SharedFolder {
 };
 
 krama::train::TrainerOptions options(std::int64_t steps, std::vector<double> shares = {}) {
-  return {.global_batch = 12, .steps = steps, .seed = 9, .shares = std::move(shares),
+  return {.global_batch = 12,
+          .steps = steps,
+          .seed = 9,
+          .shares = std::move(shares),
           .executor = {.micro_batch = 5, .bucket_elements = 256}};
 }
 
@@ -102,8 +105,7 @@ TEST_CASE("checkpoint: one rank goes on from what several wrote", "[train]") {
   CHECK(largest < 1e-9);
 }
 
-TEST_CASE("checkpoint: a bad file is the same error on every rank and changes nothing",
-          "[train]") {
+TEST_CASE("checkpoint: a bad file is the same error on every rank and changes nothing", "[train]") {
   auto world = krama::MpiComm::world();
   const SharedFolder folder(world);
   const auto good = folder.path() / "good.safetensors";

@@ -4,6 +4,7 @@
 #include <krama/train/data.hpp>
 #include <krama/train/sources.hpp>
 
+#include <array>
 #include <catch2/catch_all.hpp>
 #include <cmath>
 #include <set>
@@ -28,6 +29,22 @@ TEST_CASE("sample order: every sample once an epoch, a function of seed and epoc
   CHECK(first != sample_order(7, 1, 101));
   CHECK(first != sample_order(8, 0, 101));
   CHECK(sample_order(7, 0, 1) == std::vector<std::int64_t>{0});
+}
+
+TEST_CASE("sample order: every place is as likely for every sample", "[train]") {
+  constexpr int epochs = 5000;
+  constexpr std::size_t samples = 5;
+  std::array<std::array<int, samples>, samples> hits{};
+  for (std::uint32_t epoch = 0; epoch < epochs; ++epoch) {
+    const auto order = sample_order(2, epoch, samples);
+    for (std::size_t place = 0; place < samples; ++place) {
+      ++hits[place][static_cast<std::size_t>(order[place])];
+    }
+  }
+  // 1000 wanted; the standard deviation is 28.
+  for (const auto& place : hits) {
+    for (const int n : place) CHECK(std::abs(n - epochs / static_cast<int>(samples)) < 170);
+  }
 }
 
 TEST_CASE("sample sequence: the same places hold the same samples however they are asked for",

@@ -39,8 +39,7 @@ class Counting {
 
 }  // namespace
 
-TEST_CASE("evaluate: D06 each sample exactly once, for any number of ranks and shares",
-          "[train]") {
+TEST_CASE("evaluate: D06 each sample exactly once, for any number of ranks and shares", "[train]") {
   auto world = krama::MpiComm::world();
   Setup<double, krama::SelfComm> alone(krama::SelfComm("alone"),
                                        {.steps = 1, .executor = {.micro_batch = 64}});
@@ -72,8 +71,11 @@ TEST_CASE("fit: any ranks and shares train what one rank trains", "[train]") {
   CHECK_FALSE(same_bits(before, wanted));
   for (const auto& shares : some_shares(world.size())) {
     CAPTURE(shares);
-    Setup<double, krama::MpiComm> s(world, {.global_batch = 16, .steps = 9, .seed = 4,
-                                            .shares = shares, .executor = {.micro_batch = 3}});
+    Setup<double, krama::MpiComm> s(world, {.global_batch = 16,
+                                            .steps = 9,
+                                            .seed = 4,
+                                            .shares = shares,
+                                            .executor = {.micro_batch = 3}});
     std::vector<std::int64_t> steps;
     s.trainer.fit(data, [&](const krama::train::StepReport& r) {
       steps.push_back(r.step);
@@ -93,8 +95,8 @@ TEST_CASE("fit: any ranks and shares train what one rank trains", "[train]") {
 
 TEST_CASE("fit: one rank's wish to stop stops all after the same step", "[train]") {
   auto world = krama::MpiComm::world();
-  Setup<float, krama::MpiComm> s(world, {.global_batch = 8, .steps = 50,
-                                         .executor = {.micro_batch = 8}});
+  Setup<float, krama::MpiComm> s(world,
+                                 {.global_batch = 8, .steps = 50, .executor = {.micro_batch = 8}});
   const int last = world.size() - 1;
   s.trainer.fit(points(40), [&](const krama::train::StepReport& r) {
     return !(world.rank() == last && r.step == 3);
@@ -108,11 +110,11 @@ TEST_CASE("fit: N07 a sample that is not a number ends training on every rank", 
   auto world = krama::MpiComm::world();
   std::vector<float> x{0.1F, 0.2F, std::numeric_limits<float>::quiet_NaN(), 0.3F};
   const krama::train::LabelledRows bad(x, {0, 1}, 2, 2, "bad rows");
-  Setup<float, krama::MpiComm> s(world, {.global_batch = 4, .steps = 5,
-                                         .executor = {.micro_batch = 4}});
+  Setup<float, krama::MpiComm> s(world,
+                                 {.global_batch = 4, .steps = 5, .executor = {.micro_batch = 4}});
   const auto before = s.values();
-  CHECK_THROWS_WITH(s.trainer.fit(bad), ContainsSubstring("step 1") &&
-                                            ContainsSubstring("not finite"));
+  CHECK_THROWS_WITH(s.trainer.fit(bad),
+                    ContainsSubstring("step 1") && ContainsSubstring("not finite"));
   CHECK(same_bits(before, s.values()));  // the step changed nothing
 }
 
@@ -124,8 +126,8 @@ TEST_CASE("trainer: options that cannot work are refused", "[train]") {
   const std::vector<double> too_many(static_cast<std::size_t>(world.size()) + 1, 1.0);
   CHECK_THROWS_WITH(S(world, {.steps = 1, .shares = too_many}), ContainsSubstring("shares"));
   // A source of another width than the model's input.
-  Setup<float, krama::MpiComm> s(world, {.global_batch = 4, .steps = 1,
-                                         .executor = {.micro_batch = 4}});
+  Setup<float, krama::MpiComm> s(world,
+                                 {.global_batch = 4, .steps = 1, .executor = {.micro_batch = 4}});
   const krama::train::LabelledRows wide(std::vector<float>(12, 0.0F), {0, 1, 0, 1}, 3, 2, "wide");
   CHECK_THROWS_WITH(s.trainer.evaluate(wide), ContainsSubstring("inputs"));
 }

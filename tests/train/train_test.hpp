@@ -36,8 +36,7 @@ inline krama::train::LabelledRows points(std::int64_t samples) {
 template <class T, class Comm>
 class Setup {
  public:
-  using Trainer =
-      krama::train::Trainer<D, T, krama::nn::CrossEntropy, krama::optim::AdamW, Comm>;
+  using Trainer = krama::train::Trainer<D, T, krama::nn::CrossEntropy, krama::optim::AdamW, Comm>;
 
   Setup(Comm comm, krama::train::TrainerOptions options)
       : model(krama::models::mlp<D, T>({{2, 24, 2}})),
