@@ -71,6 +71,10 @@ bool inside_parallel_region() {
 #endif
 }
 
+/// Whether `E` may take the portable product: devices do, hosts where it is compiled for them.
+template <ExecutionSpace E>
+inline constexpr bool takes_portable = !kokkos_ext::is_host_space<E> || KRAMA_PORTABLE_GEMM;
+
 /// Whether the packed product is compiled for the widest registers, where it leads.
 inline constexpr bool packed_is_widest =
 #if KRAMA_PACKED_GEMM
@@ -186,10 +190,12 @@ void gemm_any(const E& exec, const GemmArgs<T, T, TC>& g) {
   }
 #if KRAMA_PACKED_GEMM
   if constexpr (kokkos_ext::is_host_space<E>) {
-    if (door == GemmDoor::packed) return gemm_packed(exec, g, exec.concurrency());
+    if (door == GemmDoor::packed || !takes_portable<E>) {
+      return gemm_packed(exec, g, exec.concurrency());
+    }
   }
 #endif
-  gemm_portable(exec, g);
+  if constexpr (takes_portable<E>) gemm_portable(exec, g);
 }
 
 template <ExecutionSpace E, class T, class TC>
@@ -203,6 +209,7 @@ void gemm_batched(const E& exec, const GemmArgs<T, T, TC>& first, const BatchStr
   GemmDoor door = chosen_gemm_door();
   const bool free = door == GemmDoor::automatic;
   if (free) door = gemm_rule<E>(first, true);
+  if (door == GemmDoor::portable && !takes_portable<E>) door = GemmDoor::packed;
   if constexpr (kokkos_ext::is_host_space<E>) {
 #if KRAMA_PACKED_GEMM
     const std::int64_t threads = exec.concurrency();
@@ -218,7 +225,7 @@ void gemm_batched(const E& exec, const GemmArgs<T, T, TC>& first, const BatchStr
       return;
     }
   }
-  gemm_portable(exec, first, strides, batch);
+  if constexpr (takes_portable<E>) gemm_portable(exec, first, strides, batch);
 }
 
 template <class TA, class TB, class TC>

@@ -8,6 +8,7 @@
 #include <krama/core/concepts.hpp>
 #include <krama/kernels/row_reduce.hpp>
 #include <krama/kokkos_ext/seam.hpp>
+#include <krama/tensor/copy.hpp>
 #include <krama/tensor/tensor.hpp>
 #include <krama/tensor/tensor_ref.hpp>
 
@@ -108,8 +109,8 @@ double fixed_order_sum(const E& exec, const char* label, const TensorRef<const T
     double* s = scratch.data();
     kokkos_ext::launch(exec, label, lanes, LaneSum<T, Map>{x.data(), s, n, piece, {}});
     kokkos_ext::launch(exec, label, 1, JoinLanes{s, s + lanes, pieces});
-    kokkos_ext::copy(exec, TensorRef<double, 1, Kokkos::HostSpace>(&total, {1}).view(),
-                     TensorRef<const double, 1, M>(s + lanes, {1}).view());
+    copy(exec, TensorRef<double, 1, Kokkos::HostSpace>(&total, {1}),
+         TensorRef<const double, 1, M>(s + lanes, {1}));
     kokkos_ext::fence(exec, label);
   }
   return total;

@@ -31,7 +31,7 @@ nn::Model<D, T> mlp(const MlpConfig& c) {
     const std::string name = "layers." + std::to_string(i - 1);
     x = i + 1 < c.features.size()
             ? m.block(name, nn::chain(nn::named("linear", linear), nn::Relu{}), x)
-            : m.block(name, nn::chain(nn::named("linear", linear)), x);
+            : m.block(name, nn::named("linear", linear), x);
   }
   return m;
 }

@@ -16,7 +16,8 @@ template <ExecutionSpace E, class T, int R, MemorySpace MD, MemorySpace MS>
 void copy(const E& exec, TensorRef<T, R, MD> dst, TensorRef<const T, R, MS> src) {
   KRAMA_EXPECTS(dst.extents() == src.extents(), "copy: extents differ: to {}, from {}",
                 to_string(dst.extents()), to_string(src.extents()));
-  if (dst.size() > 0) kokkos_ext::copy(exec, dst.view(), src.view());
+  // As bytes: Kokkos' copies are compiled once for each pair of spaces, not for every type as well.
+  if (dst.size() > 0) kokkos_ext::copy(exec, dst.bytes().view(), src.bytes().view());
 }
 template <ExecutionSpace E, class T, int R, MemorySpace MD, MemorySpace MS>
 void copy(const E& exec, TensorRef<T, R, MD> dst, TensorRef<T, R, MS> src) {

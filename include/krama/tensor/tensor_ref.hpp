@@ -3,6 +3,7 @@
 #pragma once
 
 #include <Kokkos_Core.hpp>
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -69,6 +70,13 @@ struct TensorRef {
     KRAMA_EXPECTS(product(sizes) == size(), "reshape: {} elements do not fill {}", size(),
                   to_string(sizes));
     return {data_, sizes};
+  }
+
+  /// The same memory as bytes; reading where the elements may only be read.
+  [[nodiscard]] auto bytes() const {
+    using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
+    return TensorRef<Byte, 1, M>(reinterpret_cast<Byte*>(data_),
+                                 {size() * static_cast<std::int64_t>(sizeof(T))});
   }
 
   /// The same memory as an unmanaged Kokkos View.

@@ -10,6 +10,7 @@
 #include <krama/config.hpp>
 #include <krama/core/concepts.hpp>
 #include <krama/core/error.hpp>
+#include <krama/kernels/detail/gemm_micro.hpp>
 
 namespace krama::kernels {
 
@@ -17,7 +18,8 @@ namespace krama::kernels {
 enum class Op : std::uint8_t { none, transpose };
 
 /// Who computes a matrix product. `automatic` is a fixed rule over types, shapes and the execution
-/// space (never a timing), so the same call always takes the same way.
+/// space (never a timing), so the same call always takes the same way. `portable` on hosts exists in
+/// programs compiled with KRAMA_PORTABLE_GEMM=1; in others hosts take `packed` in its place.
 enum class GemmDoor : std::uint8_t { automatic, portable, packed, onednn, openblas };
 
 namespace detail {

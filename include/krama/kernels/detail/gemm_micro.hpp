@@ -15,6 +15,12 @@
 #define KRAMA_PACKED_GEMM 0
 #endif
 
+/// Whether the devices' product is compiled for host spaces too. Where the packed one is there nothing
+/// needs it but comparisons: tests and benchmarks define this as 1, users' programs compile sooner.
+#ifndef KRAMA_PORTABLE_GEMM
+#define KRAMA_PORTABLE_GEMM (!KRAMA_PACKED_GEMM)
+#endif
+
 /// Before a short loop of fixed length over registers: write it out.
 #if defined(__clang__) || defined(__CUDACC__)
 #define KRAMA_UNROLL _Pragma("unroll")
