@@ -147,7 +147,10 @@ TEMPLATE_TEST_CASE("conv2d: values and gradients are the definition's", "[nn]", 
                            : std::is_same_v<TestType, float> ? 1e-5
                            : std::is_same_v<TestType, bf16>  ? 1e-2
                                                              : 2e-3;
-  for (const auto& c : cases()) compare<TestType>(c.layer, c.in, tolerance);
+  for (const auto door : {kernels::ConvDoor::portable, kernels::ConvDoor::onednn}) {
+    const kernels::ForcedConvDoor forced(door);
+    for (const auto& c : cases()) compare<TestType>(c.layer, c.in, tolerance);
+  }
 }
 
 TEST_CASE("conv2d: an empty batch gives no output and no gradient", "[nn]") {
@@ -179,7 +182,8 @@ TEST_CASE("conv2d: scratch is bounded whatever the batch", "[nn]") {
   };
   CHECK(bytes(100000) < (std::int64_t{9} << 20));
   const Conv2d point{.in_channels = 64, .out_channels = 64, .kernel = 1, .bias = false};
-  CHECK(nn::scratch_of<TestDevice, float>(point, {8, 56, 56, 64}).bytes() == 0);
+  // No patches; at most the weights in a library's layout.
+  CHECK(nn::scratch_of<TestDevice, float>(point, {8, 56, 56, 64}).bytes() <= 64 * 64 * 4);
 }
 
 TEST_CASE("conv2d: misfits say what was found and wanted", "[nn]") {

@@ -2,67 +2,60 @@
 // Copyright (c) the Krama authors
 #pragma once
 
-#include <krama/kernels/detail/conv_depthwise.hpp>
-#include <krama/kernels/detail/conv_sizes.hpp>
-#include <krama/kernels/detail/im2col.hpp>
-#include <krama/kernels/for_each_2d.hpp>
-#include <krama/kernels/gemm.hpp>
+#include <krama/kernels/detail/conv_door.hpp>
+#include <krama/kernels/detail/conv_onednn.hpp>
+#include <krama/kernels/detail/conv_portable.hpp>
 
 /// Convolutions (cross-correlations) of images with channels innermost; shapes as in `ConvSizes`.
-/// Patches of a bounded part of the batch at a time, multiplied with the weights; without patches
-/// where a window is one pixel; depthwise directly. No atomics: bits do not depend on threads.
+/// One door, two ways through it: oneDNN on the host's OpenMP threads, Krama's own everywhere.
 namespace krama::kernels {
 
 namespace detail {
 
-/// y (rows, columns) = bias, or 0 when null; `add`: y += bias.
+/// oneDNN may compute convolutions of `T` on `E`.
 template <ExecutionSpace E, class T>
-void put_bias(const E& exec, std::int64_t rows, std::int64_t columns, const T* bias, T* y,
-              bool add) {
-  using A = accum_t<T>;
-  for_each_2d(
-      exec, "krama::kernels::conv::bias", rows, columns,
-      KOKKOS_LAMBDA(std::int64_t r, std::int64_t c) {
-        const A b = bias == nullptr ? A{0} : static_cast<A>(bias[c]);
-        T* to = y + r * columns + c;
-        *to = add ? static_cast<T>(static_cast<A>(*to) + b) : static_cast<T>(b);
-      });
+inline constexpr bool conv_vendor = vendor_space<E> && conv_onednn_takes<T>;
+
+#if KRAMA_HAS_ONEDNN
+/// The rule: whether a pass goes to oneDNN when nobody forces a door. Fixed, so that a job computes
+/// the same bits every time. Few places do not repay the turning of the weights; gradients of weights
+/// are fast with channels innermost only while these are few. Measured with `bench_conv "" 0.4 doors`.
+inline bool conv_rule(const ConvSizes& s, ConvPass pass) {
+  if (s.groups > 1) return true;
+  if (s.window.places() < 512) return false;
+  if (pass != ConvPass::weight_grad) return true;
+  return !s.pointwise() && s.in_channels + s.out_channels <= 192;
 }
 
-/// y (places, out_channels) = patches w^T + bias.
-template <ExecutionSpace E, class T, MemorySpace M>
-void multiply_patches(const E& exec, const ConvSizes& s, std::int64_t places, const T* patches,
-                      TensorRef<const T, 4, M> w, TensorRef<const T, 1, M> bias, T* y) {
-  const std::int64_t depth = s.depth();
-  if (s.groups == 1) {
-    linear_forward(exec, TensorRef<const T, 2, M>(patches, {places, depth}),
-                   TensorRef<const T, 2, M>(w.data(), {s.out_channels, depth}), bias,
-                   TensorRef<T, 2, M>(y, {places, s.out_channels}));
-    return;
+/// Tries oneDNN; false when it is not wanted or does not do this convolution.
+template <ExecutionSpace E, class T>
+bool try_onednn(const E& exec, ConvPass pass, const ConvSizes& s, const T* x, const void* w,
+                const T* bias, const T* y, void* scratch) {
+  if constexpr (conv_vendor<E, T>) {
+    const ConvDoor door = chosen_conv_door();
+    const bool wanted = door == ConvDoor::automatic ? conv_rule(s, pass) : door == ConvDoor::onednn;
+    if (!wanted || s.window.places() == 0 || inside_parallel_region<E>()) return false;
+    return kokkos_ext::library_call(exec, "krama::kernels::conv", [&] {
+      const VendorThreads threads(exec.concurrency());
+      return conv_onednn<T>(pass, s, x, w, bias, y, scratch, threads.count());
+    });
   }
-  batched_gemm_strided(exec, Op::none, Op::transpose, places, s.group_out(), depth, accum_t<T>{1},
-                       patches, s.patch(), depth, w.data(), depth, s.group_out() * depth,
-                       accum_t<T>{0}, y, s.out_channels, s.group_out(), s.groups);
-  if (!bias.null()) put_bias(exec, places, s.out_channels, bias.data(), y, true);
+  return false;
 }
-
-/// out (places, patch) = dy w, of every group.
-template <ExecutionSpace E, class T, class TC>
-void patch_grads(const E& exec, const ConvSizes& s, std::int64_t places, const T* dy, const T* w,
-                 TC* out) {
-  batched_gemm_strided(exec, Op::none, Op::none, places, s.depth(), s.group_out(), accum_t<T>{1},
-                       dy, s.out_channels, s.group_out(), w, s.depth(), s.group_out() * s.depth(),
-                       accum_t<T>{0}, out, s.patch(), s.depth(), s.groups);
-}
+#endif
 
 }  // namespace detail
 
-/// Elements of accum_t<T> that each of the three functions below wants as scratch.
-template <class T>
+/// Elements of accum_t<T> that each of the three functions below wants as scratch on `E`; not more
+/// for a smaller batch.
+template <ExecutionSpace E, class T>
 std::int64_t conv_scratch(const ConvSizes& s) {
-  if (s.pointwise() && !s.depthwise()) return 0;
-  if (s.depthwise()) return detail::depthwise_scratch(s);
-  return checked_product(detail::largest_tile<accum_t<T>>(s).places(s), s.patch());
+  const std::int64_t own = detail::portable_conv_scratch<T>(s);
+  if constexpr (detail::conv_vendor<E, T>) {
+    const std::int64_t packed = detail::packed_weights(s);
+    return packed > own ? packed : own;
+  }
+  return own;
 }
 
 /// y = x * w + bias (null: none). Asynchronous on `exec`.
@@ -71,20 +64,13 @@ template <ExecutionSpace E, class T, MemorySpace M>
 void conv_forward(const E& exec, const ConvSizes& s, TensorRef<const T, 4, M> x,
                   TensorRef<const T, 4, M> w, TensorRef<const T, 1, M> bias, TensorRef<T, 4, M> y,
                   accum_t<T>* scratch) {
-  if (s.depthwise()) {
-    detail::depthwise_forward(exec, s, x.data(), w.data(), bias.data(), y.data(), scratch);
+#if KRAMA_HAS_ONEDNN
+  if (detail::try_onednn(exec, detail::ConvPass::forward, s, x.data(), w.data(), bias.data(),
+                         static_cast<const T*>(y.data()), scratch)) {
     return;
   }
-  if (s.pointwise()) {
-    detail::multiply_patches(exec, s, s.window.places(), x.data(), w, bias, y.data());
-    return;
-  }
-  detail::for_each_tile<accum_t<T>>(s, [&](const detail::ConvTile& tile) {
-    T* patches = reinterpret_cast<T*>(scratch);
-    detail::make_patches(exec, s, tile, x.data(), patches);
-    detail::multiply_patches(exec, s, tile.places(s), static_cast<const T*>(patches), w, bias,
-                             y.data() + tile.first_place(s) * s.out_channels);
-  });
+#endif
+  detail::portable_conv_forward(exec, s, x, w, bias, y, scratch);
 }
 
 /// dx = what dy sends back through w; `bias` (null: none) is added to every pixel, which makes it the
@@ -94,25 +80,16 @@ template <ExecutionSpace E, class T, MemorySpace M>
 void conv_input_grad(const E& exec, const ConvSizes& s, TensorRef<const T, 4, M> dy,
                      TensorRef<const T, 4, M> w, TensorRef<const T, 1, M> bias,
                      TensorRef<T, 4, M> dx, accum_t<T>* scratch) {
-  const std::int64_t pixels = s.window.in_pixels();
-  if (s.depthwise()) {
-    detail::depthwise_input_grad(exec, s, dy.data(), w.data(), bias.data(), dx.data(), scratch);
+#if KRAMA_HAS_ONEDNN
+  if (detail::try_onednn(exec, detail::ConvPass::input_grad, s, static_cast<const T*>(dx.data()),
+                         w.data(), static_cast<const T*>(nullptr), dy.data(), scratch)) {
+    if (!bias.null()) {
+      detail::put_bias(exec, s.window.in_pixels(), s.in_channels, bias.data(), dx.data(), true);
+    }
     return;
   }
-  if (s.pointwise()) {
-    detail::patch_grads(exec, s, pixels, dy.data(), w.data(), dx.data());
-    if (!bias.null()) detail::put_bias(exec, pixels, s.in_channels, bias.data(), dx.data(), true);
-    return;
-  }
-  // Parts of an image overlap in dx.
-  const bool add = detail::largest_tile<accum_t<T>>(s).rows < s.window.out_h;
-  if (add) detail::put_bias(exec, pixels, s.in_channels, bias.data(), dx.data(), false);
-  detail::for_each_tile<accum_t<T>>(s, [&](const detail::ConvTile& tile) {
-    detail::patch_grads(exec, s, tile.places(s), dy.data() + tile.first_place(s) * s.out_channels,
-                        w.data(), scratch);
-    detail::collect_patches(exec, s, tile, static_cast<const accum_t<T>*>(scratch), bias.data(),
-                            dx.data(), add);
-  });
+#endif
+  detail::portable_conv_input_grad(exec, s, dy, w, bias, dx, scratch);
 }
 
 /// dw += sum over places of dy times what the place reads. Asynchronous on `exec`.
@@ -120,25 +97,13 @@ template <ExecutionSpace E, class T, MemorySpace M>
   requires AccessibleFrom<M, E>
 void conv_weight_grad(const E& exec, const ConvSizes& s, TensorRef<const T, 4, M> x,
                       TensorRef<const T, 4, M> dy, accum_t<T>* dw, accum_t<T>* scratch) {
-  if (s.depthwise()) {
-    detail::depthwise_weight_grad(exec, s, x.data(), dy.data(), dw, scratch);
+#if KRAMA_HAS_ONEDNN
+  if (detail::try_onednn(exec, detail::ConvPass::weight_grad, s, x.data(), dw,
+                         static_cast<const T*>(nullptr), dy.data(), scratch)) {
     return;
   }
-  const auto add_product = [&](std::int64_t places, const T* patches, const T* up) {
-    batched_gemm_strided(exec, Op::transpose, Op::none, s.group_out(), s.depth(), places,
-                         accum_t<T>{1}, up, s.out_channels, s.group_out(), patches, s.patch(),
-                         s.depth(), accum_t<T>{1}, dw, s.depth(), s.group_out() * s.depth(),
-                         s.groups);
-  };
-  if (s.pointwise()) {
-    add_product(s.window.places(), x.data(), dy.data());
-    return;
-  }
-  detail::for_each_tile<accum_t<T>>(s, [&](const detail::ConvTile& tile) {
-    T* patches = reinterpret_cast<T*>(scratch);
-    detail::make_patches(exec, s, tile, x.data(), patches);
-    add_product(tile.places(s), patches, dy.data() + tile.first_place(s) * s.out_channels);
-  });
+#endif
+  detail::portable_conv_weight_grad(exec, s, x, dy, dw, scratch);
 }
 
 }  // namespace krama::kernels

@@ -20,7 +20,7 @@ using kernels::Size2;
 ///   channel of o's group.
 /// The weight is (out_channels, kernel.h, kernel.w, in_channels / groups). groups = in_channels is a
 /// depthwise convolution. dx, dw and db are the transposes of the sum above; saves the input.
-/// Scratch: patches of a part of the batch, 8 MiB or one row of places.
+/// Scratch: patches of a part of the batch, 8 MiB or one row of places; with oneDNN also the weights.
 struct Conv2d {
   std::int64_t in_channels = 0;
   std::int64_t out_channels = 0;
@@ -51,10 +51,10 @@ struct Conv2d {
          given ? init : Init::uniform(bound), {.decay = true});
     if (bias) spec("bias", {out_channels}, Init::zeros(), {.decay = false});
   }
-  template <class T>
+  template <Device D, class T>
   void scratch(ScratchSpec& spec, const Shape& in) const {
     const auto s = sizes(in);
-    spec.add<accum_t<T>>(kernels::conv_scratch<T>(s));
+    spec.add<accum_t<T>>(kernels::conv_scratch<exec_of<D>, T>(s));
     spec.add<accum_t<T>>(bias ? kernels::column_sums_scratch(s.window.places(), out_channels) : 0);
   }
 
