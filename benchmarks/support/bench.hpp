@@ -26,7 +26,7 @@ namespace krama::bench {
 /// variables when it is loaded, so the program starts itself again), and settles the thread count.
 inline void clean_environment(char** argv) {
   bool again = false;
-  for (const char* name : {"OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "KRAMA_GEMM"}) {
+  for (const char* name : {"OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "KRAMA_GEMM", "KRAMA_CONV"}) {
     if (std::getenv(name) != nullptr) {
       unsetenv(name);
       again = true;

@@ -13,6 +13,12 @@ KERNELS = {
         "T: kernels::attention_forward<E, T>(any, any);",
         "T: kernels::attention_backward<E, T>(any, any);",
     ],
+    "kernels/column_sums.hpp": ["T: kernels::column_sums<E, T, M>(any, any, any, any, any);"],
+    "kernels/conv.hpp": [
+        "T: kernels::conv_forward<E, T, M>(any, any, any, any, any, any, any);",
+        "T: kernels::conv_input_grad<E, T, M>(any, any, any, any, any, any, any);",
+        "T: kernels::conv_weight_grad<E, T, M>(any, any, any, any, any, any);",
+    ],
     "kernels/elementwise.hpp": ["T: kernels::add<E, T, M>(any, any, any, any);"],
     "kernels/embedding.hpp": [
         "T: kernels::embed<E, T, M>(any, any, any, any, any);",
@@ -33,6 +39,12 @@ KERNELS = {
         "T: kernels::norm_backward<true, E, T, M>(any, any, any, any, any, any, any, any, any, any, any);",
         "T: kernels::norm_backward<false, E, T, M>(any, any, any, any, any, any, any, any, any, any, any);",
     ],
+    "kernels/pool.hpp": [
+        "T: kernels::max_pool<E, T, M>(any, any, any, any, any);",
+        "T: kernels::max_pool_grad<E, T, M>(any, any, any, any, any);",
+        "T: kernels::avg_pool<E, T, M>(any, any, any, any, any);",
+        "T: kernels::avg_pool_grad<E, T, M>(any, any, any, any, any);",
+    ],
     "kernels/reduce.hpp": [
         "T: kernels::sum<E, T, M>(any, any);",
         "T: kernels::squared_norm<E, T, M>(any, any);",
@@ -50,6 +62,7 @@ KERNELS = {
 
 # Headers of the checked folders that hold no device code of their own.
 NOTHING_FOR_DEVICES = {
+    "kernels/window.hpp": "sizes; convolutions and pools use them",
     "nn/losses/loss.hpp": "the frame of losses; every loss instantiates it",
     "optim/clip.hpp": "host arithmetic",
     "optim/optimizer.hpp": "the frame of optimizers; every optimizer instantiates it",
@@ -61,6 +74,7 @@ HOST_ONLY = {
     "BlockedLoop": "blocks for vector units; devices take the functor itself",
     "RowPieces": "pieces of rows for vector units; devices take RowElements",
     "PieceSum": "devices take LaneSum",
+    "PatchRows": "devices take PatchElements",
     "NormBackwardBlock": "devices take NormBackwardRows and NormBackwardColumns",
     "UpdateChunk": "devices take UpdateElement",
     "DropoutBlock": "devices take the lambda of Dropout::apply",
@@ -88,10 +102,14 @@ PROGRAM_KERNELS = {
 
 # Layers without kernels of their own: those of kernels/ that must come with them.
 LAYER_KERNELS = {
+    "AvgPool2d": ["AvgPoolForward", "AvgPoolBackward"],
     "CausalSelfAttention": ["AttentionTurn", "AttentionForwardTeam", "AttentionQueryTeam",
                             "AttentionKeyTeam", "AttentionTurnBack"],
+    "Conv2d": ["PatchElements", "PortableGemm", "CollectPatches", "DepthwiseForward", "DepthwiseInput",
+               "DepthwiseWeights", "BlockColumnSums", "JoinColumnSums"],
     "Embedding": ["Embed", "EmbedLinks", "EmbedGradLinked", "PositionGrad"],
     "LayerNorm": ["NormForward", "NormBackwardRows", "NormBackwardColumns"],
     "Linear": ["PortableGemm", "BiasGrad"],
+    "MaxPool2d": ["MaxPoolForward", "MaxPoolBackward"],
     "RmsNorm": ["NormForward", "NormBackwardRows", "NormBackwardColumns"],
 }

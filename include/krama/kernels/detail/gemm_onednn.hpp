@@ -3,23 +3,14 @@
 #pragma once
 
 #include <krama/kernels/detail/gemm_args.hpp>
+#include <krama/kernels/detail/onednn.hpp>
 
 #if KRAMA_HAS_ONEDNN
-#include <Kokkos_Core.hpp>
-#include <atomic>
 #include <bit>
-#include <memory>
-#include <mutex>
-#include <oneapi/dnnl/dnnl.h>
-#include <oneapi/dnnl/dnnl_debug.h>
-#include <type_traits>
 #include <unordered_map>
-#include <vector>
 #endif
 
-/// oneDNN's matmul behind the door. Primitives are made once per shape and kept per host thread
-/// (oneDNN ties a primitive's scratch memory to the thread that made it); all are released when
-/// Kokkos ends.
+/// oneDNN's matmul behind the door. Primitives are made once per shape and kept per host thread.
 namespace krama::kernels::detail {
 
 /// oneDNN takes f32, bf16 and f16; C may also be the accumulator's type.
@@ -33,31 +24,6 @@ inline constexpr bool onednn_takes =
 #endif
 
 #if KRAMA_HAS_ONEDNN
-
-inline void dnnl_check(dnnl_status_t status, const char* what) {
-  KRAMA_EXPECTS(status == dnnl_success, "oneDNN: {} failed: {}", what, dnnl_status2str(status));
-}
-
-template <class Handle, dnnl_status_t (*Destroy)(Handle)>
-struct DnnlDelete {
-  void operator()(Handle handle) const { Destroy(handle); }
-};
-template <class Handle, dnnl_status_t (*Destroy)(Handle)>
-using DnnlHandle = std::unique_ptr<std::remove_pointer_t<Handle>, DnnlDelete<Handle, Destroy>>;
-
-using DnnlEngine = DnnlHandle<dnnl_engine_t, dnnl_engine_destroy>;
-using DnnlStream = DnnlHandle<dnnl_stream_t, dnnl_stream_destroy>;
-using DnnlDesc = DnnlHandle<dnnl_memory_desc_t, dnnl_memory_desc_destroy>;
-using DnnlMemory = DnnlHandle<dnnl_memory_t, dnnl_memory_destroy>;
-using DnnlAttr = DnnlHandle<dnnl_primitive_attr_t, dnnl_primitive_attr_destroy>;
-using DnnlPostOps = DnnlHandle<dnnl_post_ops_t, dnnl_post_ops_destroy>;
-using DnnlPd = DnnlHandle<dnnl_primitive_desc_t, dnnl_primitive_desc_destroy>;
-using DnnlPrimitive = DnnlHandle<dnnl_primitive_t, dnnl_primitive_destroy>;
-
-template <class T>
-inline constexpr dnnl_data_type_t dnnl_type = std::is_same_v<T, float>  ? dnnl_f32
-                                              : std::is_same_v<T, bf16> ? dnnl_bf16
-                                                                        : dnnl_f16;
 
 /// Everything that a primitive depends on.
 struct DnnlKey {
@@ -101,25 +67,16 @@ struct DnnlMatmul {
   }
 };
 
-/// One host thread's engine, stream and primitives.
-class DnnlCache {
+/// One host thread's primitives.
+class DnnlMatmuls {
  public:
-  DnnlCache() {
-    dnnl_engine_t engine = nullptr;
-    dnnl_check(dnnl_engine_create(&engine, dnnl_cpu, 0), "making a CPU engine");
-    engine_.reset(engine);
-    dnnl_stream_t stream = nullptr;
-    dnnl_check(dnnl_stream_create(&stream, engine, dnnl_stream_default_flags), "making a stream");
-    stream_.reset(stream);
-  }
-
   /// Null when oneDNN has no implementation (half types on older processors).
   DnnlMatmul* find(const DnnlKey& key) {
     const auto [at, is_new] = matmuls_.try_emplace(key);
     if (is_new) at->second = make(key);
     return at->second.get();
   }
-  [[nodiscard]] dnnl_stream_t stream() const { return stream_.get(); }
+  [[nodiscard]] dnnl_stream_t stream() const { return engine_.stream(); }
 
  private:
   static DnnlDesc desc(dnnl_data_type_t type, std::int64_t rows, std::int64_t cols,
@@ -131,13 +88,6 @@ class DnnlCache {
                "describing a matrix");
     return DnnlDesc(d);
   }
-  DnnlMemory memory(const DnnlDesc& d) const {
-    dnnl_memory_t m = nullptr;
-    dnnl_check(dnnl_memory_create(&m, d.get(), engine_.get(), DNNL_MEMORY_NONE),
-               "making a memory object");
-    return DnnlMemory(m);
-  }
-
   std::unique_ptr<DnnlMatmul> make(const DnnlKey& key) const {
     const auto in = static_cast<dnnl_data_type_t>(key.type_in);
     const auto out = static_cast<dnnl_data_type_t>(key.type_out);
@@ -150,15 +100,8 @@ class DnnlCache {
 
     const auto alpha = std::bit_cast<float>(key.alpha);
     const auto beta = std::bit_cast<float>(key.beta);
-    dnnl_primitive_attr_t raw_attr = nullptr;
-    dnnl_check(dnnl_primitive_attr_create(&raw_attr), "making attributes");
-    const DnnlAttr attr(raw_attr);
-    // Whatever ONEDNN_DEFAULT_FPMATH_MODE says: f32 is computed in f32.
-    dnnl_check(dnnl_primitive_attr_set_fpmath_mode(attr.get(), dnnl_fpmath_mode_strict),
-               "setting the mode");
-    dnnl_post_ops_t raw_ops = nullptr;
-    dnnl_check(dnnl_post_ops_create(&raw_ops), "making post-ops");
-    const DnnlPostOps ops(raw_ops);
+    const DnnlAttr attr = DnnlEngine::strict_attributes();
+    const DnnlPostOps ops = DnnlEngine::post_ops();
     if (alpha != 1.0F) {
       dnnl_check(dnnl_post_ops_append_eltwise(ops.get(), dnnl_eltwise_linear, alpha, 0.0F),
                  "appending alpha");
@@ -176,54 +119,16 @@ class DnnlCache {
     dnnl_check(status, "describing a matmul");
     const DnnlPd pd(raw_pd);
     auto result = std::make_unique<DnnlMatmul>();
-    dnnl_primitive_t primitive = nullptr;
-    dnnl_check(dnnl_primitive_create(&primitive, pd.get()), "making a matmul");
-    result->primitive.reset(primitive);
-    result->a = memory(a);
-    result->b = memory(b);
-    result->c = memory(c);
-    if (bias) result->bias = memory(bias);
+    result->primitive = DnnlEngine::primitive(pd, "making a matmul");
+    result->a = engine_.memory(a.get());
+    result->b = engine_.memory(b.get());
+    result->c = engine_.memory(c.get());
+    if (bias) result->bias = engine_.memory(bias.get());
     return result;
   }
 
   DnnlEngine engine_;
-  DnnlStream stream_;
   std::unordered_map<DnnlKey, std::unique_ptr<DnnlMatmul>, DnnlKeyHash> matmuls_;
-};
-
-/// Owns the caches of all threads; emptied by a hook of Kokkos::finalize.
-class DnnlCaches {
- public:
-  static DnnlCache& of_this_thread() {
-    struct Mine {
-      DnnlCache* cache = nullptr;
-      std::uint64_t generation = 0;
-    };
-    thread_local Mine mine;
-    DnnlCaches& all = instance();
-    if (mine.generation != all.generation_.load(std::memory_order_acquire)) [[unlikely]] {
-      const std::lock_guard lock(all.mutex_);
-      if (all.caches_.empty()) Kokkos::push_finalize_hook([] { instance().clear(); });
-      mine.cache = all.caches_.emplace_back(std::make_unique<DnnlCache>()).get();
-      mine.generation = all.generation_.load(std::memory_order_relaxed);
-    }
-    return *mine.cache;
-  }
-
- private:
-  static DnnlCaches& instance() {
-    static DnnlCaches caches;
-    return caches;
-  }
-  void clear() {
-    const std::lock_guard lock(mutex_);
-    caches_.clear();
-    generation_.fetch_add(1, std::memory_order_release);
-  }
-
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<DnnlCache>> caches_;
-  std::atomic<std::uint64_t> generation_{1};
 };
 
 /// False when oneDNN cannot do it on this processor. `threads` is what oneDNN will find at run time.
@@ -249,7 +154,7 @@ bool gemm_onednn(const GemmArgs<T, T, TC>& g, int threads) {
   const bool packed = g.lda == (g.ta == Op::none ? g.k : g.m) &&
                       g.ldb == (g.tb == Op::none ? g.n : g.k) && g.ldc == g.n;
   if (thin && !packed) return false;
-  DnnlCache& cache = DnnlCaches::of_this_thread();
+  DnnlMatmuls& cache = DnnlCaches<DnnlMatmuls>::of_this_thread();
   DnnlMatmul* matmul = cache.find(key);
   if (matmul == nullptr) return false;
   matmul->run(cache.stream(), g.a, g.b, g.bias, g.c);

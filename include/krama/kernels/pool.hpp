@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Copyright (c) the Krama authors
+#pragma once
+
+#include <krama/kernels/vector_math.hpp>
+#include <krama/kernels/window.hpp>
+#include <krama/tensor/tensor_ref.hpp>
+
+/// Pools: the largest element, or the mean, of every window of every channel. Backward collects what
+/// each pixel is owed, in the order of the taps: no two items write one element.
+namespace krama::kernels {
+
+namespace detail {
+
+/// The pixels of a run of channels of one place, or of one pixel.
+template <int Width>
+struct PoolItem {
+  ChannelRun run;
+  std::int64_t image;
+  std::int64_t row;
+  std::int64_t column;
+  KOKKOS_FUNCTION static PoolItem of(std::int64_t item, std::int64_t channels, std::int64_t h,
+                                     std::int64_t w) {
+    PoolItem at;
+    at.run = ChannelRun::of<Width>(item, channels);
+    const std::int64_t line = at.run.pixel / w;
+    at.image = line / h;
+    at.row = line - at.image * h;
+    at.column = at.run.pixel - line * w;
+    return at;
+  }
+};
+
+/// Padding never wins: every window holds a pixel. Of equal elements the first wins; NaN wins over
+/// all.
+template <class T, int Width>
+struct MaxPoolForward {
+  using A = accum_t<T>;
+  WindowSizes s;
+  std::int64_t channels;
+  const T* x;
+  T* y;
+  std::int32_t* winner;  ///< tap of each element of y
+
+  KOKKOS_FUNCTION void operator()(std::int64_t item) const {
+    const auto at = PoolItem<Width>::of(item, channels, s.out_h, s.out_w);
+    const std::int64_t n = at.run.size();
+    A best[static_cast<std::size_t>(Width)] = {};
+    std::int32_t tap[static_cast<std::size_t>(Width)];
+    for (std::int64_t c = 0; c < n; ++c) tap[c] = -1;
+    for (std::int64_t kh = 0; kh < s.kernel.h; ++kh) {
+      const std::int64_t ih = s.in_row(at.row, kh);
+      if (ih < 0 || ih >= s.in_h) continue;
+      for (std::int64_t kw = 0; kw < s.kernel.w; ++kw) {
+        const std::int64_t iw = s.in_column(at.column, kw);
+        if (iw < 0 || iw >= s.in_w) continue;
+        const T* from = x + ((at.image * s.in_h + ih) * s.in_w + iw) * channels + at.run.begin;
+        const auto here = static_cast<std::int32_t>(kh * s.kernel.w + kw);
+        KRAMA_VECTOR_LOOP
+        for (std::int64_t c = 0; c < n; ++c) {
+          const A v = static_cast<A>(from[c]);
+          const bool wins = tap[c] < 0 || v > best[c] || (v != v && best[c] == best[c]);
+          best[c] = wins ? v : best[c];
+          tap[c] = wins ? here : tap[c];
+        }
+      }
+    }
+    const std::int64_t first = at.run.pixel * channels + at.run.begin;
+    for (std::int64_t c = 0; c < n; ++c) {
+      y[first + c] = static_cast<T>(best[c]);
+      winner[first + c] = tap[c];
+    }
+  }
+};
+
+template <class T, int Width>
+struct MaxPoolBackward {
+  using A = accum_t<T>;
+  WindowSizes s;
+  std::int64_t channels;
+  const T* dy;
+  const std::int32_t* winner;
+  T* dx;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t item) const {
+    const auto at = PoolItem<Width>::of(item, channels, s.in_h, s.in_w);
+    const std::int64_t n = at.run.size();
+    A sum[static_cast<std::size_t>(Width)] = {};
+    for (std::int64_t kh = 0; kh < s.kernel.h; ++kh) {
+      const std::int64_t oh = s.out_row(at.row, kh);
+      if (oh < 0) continue;
+      for (std::int64_t kw = 0; kw < s.kernel.w; ++kw) {
+        const std::int64_t ow = s.out_column(at.column, kw);
+        if (ow < 0) continue;
+        const std::int64_t first =
+            ((at.image * s.out_h + oh) * s.out_w + ow) * channels + at.run.begin;
+        const auto here = static_cast<std::int32_t>(kh * s.kernel.w + kw);
+        KRAMA_VECTOR_LOOP
+        for (std::int64_t c = 0; c < n; ++c) {
+          sum[c] += winner[first + c] == here ? static_cast<A>(dy[first + c]) : A{0};
+        }
+      }
+    }
+    T* to = dx + at.run.pixel * channels + at.run.begin;
+    for (std::int64_t c = 0; c < n; ++c) to[c] = static_cast<T>(sum[c]);
+  }
+};
+
+/// 1 / what the sum of a window is divided by.
+template <class A>
+KOKKOS_FUNCTION A mean_factor(const WindowSizes& s, std::int64_t oh, std::int64_t ow,
+                              bool count_padding) {
+  if (count_padding) return A{1} / static_cast<A>(s.taps());
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  for (std::int64_t kh = 0; kh < s.kernel.h; ++kh) {
+    const std::int64_t ih = s.in_row(oh, kh);
+    rows += ih >= 0 && ih < s.in_h ? 1 : 0;
+  }
+  for (std::int64_t kw = 0; kw < s.kernel.w; ++kw) {
+    const std::int64_t iw = s.in_column(ow, kw);
+    columns += iw >= 0 && iw < s.in_w ? 1 : 0;
+  }
+  return A{1} / static_cast<A>(rows * columns);
+}
+
+template <class T, int Width>
+struct AvgPoolForward {
+  using A = accum_t<T>;
+  WindowSizes s;
+  std::int64_t channels;
+  bool count_padding;
+  const T* x;
+  T* y;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t item) const {
+    const auto at = PoolItem<Width>::of(item, channels, s.out_h, s.out_w);
+    const std::int64_t n = at.run.size();
+    A sum[static_cast<std::size_t>(Width)] = {};
+    for (std::int64_t kh = 0; kh < s.kernel.h; ++kh) {
+      const std::int64_t ih = s.in_row(at.row, kh);
+      if (ih < 0 || ih >= s.in_h) continue;
+      for (std::int64_t kw = 0; kw < s.kernel.w; ++kw) {
+        const std::int64_t iw = s.in_column(at.column, kw);
+        if (iw < 0 || iw >= s.in_w) continue;
+        const T* from = x + ((at.image * s.in_h + ih) * s.in_w + iw) * channels + at.run.begin;
+        KRAMA_VECTOR_LOOP
+        for (std::int64_t c = 0; c < n; ++c) sum[c] += static_cast<A>(from[c]);
+      }
+    }
+    const A factor = mean_factor<A>(s, at.row, at.column, count_padding);
+    T* to = y + at.run.pixel * channels + at.run.begin;
+    for (std::int64_t c = 0; c < n; ++c) to[c] = static_cast<T>(sum[c] * factor);
+  }
+};
+
+template <class T, int Width>
+struct AvgPoolBackward {
+  using A = accum_t<T>;
+  WindowSizes s;
+  std::int64_t channels;
+  bool count_padding;
+  const T* dy;
+  T* dx;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t item) const {
+    const auto at = PoolItem<Width>::of(item, channels, s.in_h, s.in_w);
+    const std::int64_t n = at.run.size();
+    A sum[static_cast<std::size_t>(Width)] = {};
+    for (std::int64_t kh = 0; kh < s.kernel.h; ++kh) {
+      const std::int64_t oh = s.out_row(at.row, kh);
+      if (oh < 0) continue;
+      for (std::int64_t kw = 0; kw < s.kernel.w; ++kw) {
+        const std::int64_t ow = s.out_column(at.column, kw);
+        if (ow < 0) continue;
+        const A factor = mean_factor<A>(s, oh, ow, count_padding);
+        const T* up = dy + ((at.image * s.out_h + oh) * s.out_w + ow) * channels + at.run.begin;
+        KRAMA_VECTOR_LOOP
+        for (std::int64_t c = 0; c < n; ++c) sum[c] += static_cast<A>(up[c]) * factor;
+      }
+    }
+    T* to = dx + at.run.pixel * channels + at.run.begin;
+    for (std::int64_t c = 0; c < n; ++c) to[c] = static_cast<T>(sum[c]);
+  }
+};
+
+}  // namespace detail
+
+/// y = largest of each window; `winner` gets the tap that gave it. Asynchronous on `exec`.
+template <ExecutionSpace E, class T, MemorySpace M>
+  requires AccessibleFrom<M, E>
+void max_pool(const E& exec, const WindowSizes& s, TensorRef<const T, 4, M> x, TensorRef<T, 4, M> y,
+              std::int32_t* winner) {
+  constexpr int width = channel_run<E>;
+  const std::int64_t channels = x.extent(3);
+  kokkos_ext::launch(exec, "krama::kernels::max_pool",
+                     s.places() * ChannelRun::runs<width>(channels),
+                     detail::MaxPoolForward<T, width>{s, channels, x.data(), y.data(), winner});
+}
+
+/// dx = sum of dy over the windows that the pixel won. Asynchronous on `exec`.
+template <ExecutionSpace E, class T, MemorySpace M>
+  requires AccessibleFrom<M, E>
+void max_pool_grad(const E& exec, const WindowSizes& s, TensorRef<const T, 4, M> dy,
+                   const std::int32_t* winner, TensorRef<T, 4, M> dx) {
+  constexpr int width = channel_run<E>;
+  const std::int64_t channels = dx.extent(3);
+  kokkos_ext::launch(exec, "krama::kernels::max_pool_grad",
+                     s.in_pixels() * ChannelRun::runs<width>(channels),
+                     detail::MaxPoolBackward<T, width>{s, channels, dy.data(), winner, dx.data()});
+}
+
+/// y = mean of each window; the divisor counts zeros of the padding where `count_padding`.
+/// Asynchronous on `exec`.
+template <ExecutionSpace E, class T, MemorySpace M>
+  requires AccessibleFrom<M, E>
+void avg_pool(const E& exec, const WindowSizes& s, bool count_padding, TensorRef<const T, 4, M> x,
+              TensorRef<T, 4, M> y) {
+  constexpr int width = channel_run<E>;
+  const std::int64_t channels = x.extent(3);
+  kokkos_ext::launch(
+      exec, "krama::kernels::avg_pool", s.places() * ChannelRun::runs<width>(channels),
+      detail::AvgPoolForward<T, width>{s, channels, count_padding, x.data(), y.data()});
+}
+
+/// dx = sum of dy / divisor over the windows that hold the pixel. Asynchronous on `exec`.
+template <ExecutionSpace E, class T, MemorySpace M>
+  requires AccessibleFrom<M, E>
+void avg_pool_grad(const E& exec, const WindowSizes& s, bool count_padding,
+                   TensorRef<const T, 4, M> dy, TensorRef<T, 4, M> dx) {
+  constexpr int width = channel_run<E>;
+  const std::int64_t channels = dx.extent(3);
+  kokkos_ext::launch(
+      exec, "krama::kernels::avg_pool_grad", s.in_pixels() * ChannelRun::runs<width>(channels),
+      detail::AvgPoolBackward<T, width>{s, channels, count_padding, dy.data(), dx.data()});
+}
+
+}  // namespace krama::kernels
