@@ -13,6 +13,13 @@ KERNELS = {
         "T: kernels::attention_forward<E, T>(any, any);",
         "T: kernels::attention_backward<E, T>(any, any);",
     ],
+    "kernels/channel_norm.hpp": [
+        "T: kernels::channel_moments<E, T>(any, any, any, any, any, any);",
+        "T: kernels::channel_sums<E, T>(any, any, any, any, any, any, any, any, any);",
+        "T: kernels::channel_affine<E, T>(any, any, any, any, any, any, any, any, any);",
+        "T: kernels::channel_backward<E, T>(any, any, any, any, any, any, any, any, any);",
+        "A: kernels::channel_param_grads<A, E>(any, any, any, any, any, any);",
+    ],
     "kernels/elementwise.hpp": ["T: kernels::add<E, T, M>(any, any, any, any);"],
     "kernels/embedding.hpp": [
         "T: kernels::embed<E, T, M>(any, any, any, any, any);",
@@ -91,6 +98,8 @@ LAYER_KERNELS = {
     "CausalSelfAttention": ["AttentionTurn", "AttentionForwardTeam", "AttentionQueryTeam",
                             "AttentionKeyTeam", "AttentionTurnBack"],
     "Embedding": ["Embed", "EmbedLinks", "EmbedGradLinked", "PositionGrad"],
+    "GroupNorm": ["ChannelMoments", "JoinChannelMoments", "ChannelSums", "JoinChannelSums",
+                  "ChannelAffine", "ChannelBackward", "ChannelParamGrads"],
     "LayerNorm": ["NormForward", "NormBackwardRows", "NormBackwardColumns"],
     "Linear": ["PortableGemm", "BiasGrad"],
     "RmsNorm": ["NormForward", "NormBackwardRows", "NormBackwardColumns"],
