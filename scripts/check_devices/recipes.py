@@ -95,6 +95,8 @@ PROGRAM_KERNELS = {
 
 # Layers without kernels of their own: those of kernels/ that must come with them.
 LAYER_KERNELS = {
+    "BatchNorm": ["ChannelMoments", "JoinChannelMoments", "ChannelSums", "JoinChannelSums",
+                  "ChannelAffine", "ChannelBackward", "ChannelParamGrads"],
     "CausalSelfAttention": ["AttentionTurn", "AttentionForwardTeam", "AttentionQueryTeam",
                             "AttentionKeyTeam", "AttentionTurnBack"],
     "Embedding": ["Embed", "EmbedLinks", "EmbedGradLinked", "PositionGrad"],
