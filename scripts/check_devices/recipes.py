@@ -13,6 +13,13 @@ KERNELS = {
         "T: kernels::attention_forward<E, T>(any, any);",
         "T: kernels::attention_backward<E, T>(any, any);",
     ],
+    "kernels/channel_norm.hpp": [
+        "T: kernels::channel_moments<E, T>(any, any, any, any, any, any);",
+        "T: kernels::channel_sums<E, T>(any, any, any, any, any, any, any, any, any);",
+        "T: kernels::channel_affine<E, T>(any, any, any, any, any, any, any, any, any);",
+        "T: kernels::channel_backward<E, T>(any, any, any, any, any, any, any, any, any);",
+        "A: kernels::channel_param_grads<A, E>(any, any, any, any, any, any);",
+    ],
     "kernels/column_sums.hpp": ["T: kernels::column_sums<E, T, M>(any, any, any, any, any);"],
     "kernels/conv.hpp": [
         "T: kernels::conv_forward<E, T, M>(any, any, any, any, any, any, any);",
@@ -103,11 +110,15 @@ PROGRAM_KERNELS = {
 # Layers without kernels of their own: those of kernels/ that must come with them.
 LAYER_KERNELS = {
     "AvgPool2d": ["AvgPoolForward", "AvgPoolBackward"],
+    "BatchNorm": ["ChannelMoments", "JoinChannelMoments", "ChannelSums", "JoinChannelSums",
+                  "ChannelAffine", "ChannelBackward", "ChannelParamGrads"],
     "CausalSelfAttention": ["AttentionTurn", "AttentionForwardTeam", "AttentionQueryTeam",
                             "AttentionKeyTeam", "AttentionTurnBack"],
     "Conv2d": ["PatchElements", "PortableGemm", "CollectPatches", "DepthwiseForward", "DepthwiseInput",
                "DepthwiseWeights", "BlockColumnSums", "JoinColumnSums"],
     "Embedding": ["Embed", "EmbedLinks", "EmbedGradLinked", "PositionGrad"],
+    "GroupNorm": ["ChannelMoments", "JoinChannelMoments", "ChannelSums", "JoinChannelSums",
+                  "ChannelAffine", "ChannelBackward", "ChannelParamGrads"],
     "LayerNorm": ["NormForward", "NormBackwardRows", "NormBackwardColumns"],
     "Linear": ["PortableGemm", "BiasGrad"],
     "MaxPool2d": ["MaxPoolForward", "MaxPoolBackward"],

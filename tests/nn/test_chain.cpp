@@ -42,7 +42,7 @@ void check(const N& n, const Shape& in) {
 template <class N>
 std::vector<std::string> names(const N& n) {
   ParamSpec spec;
-  auto visit = [](int, const std::string&) {};
+  auto visit = [](int, const std::string&, bool) {};
   nn::node::params(n, spec, visit);
   std::vector<std::string> out;
   for (const auto& p : spec.infos()) out.push_back(p.name);

@@ -154,7 +154,7 @@ TEST_CASE("add block: sums in order, hands its gradient to every input that want
   }
   const auto any = [&](std::size_t i) { return AnyRef<M>{t[i].data(), DType::f32, shape}; };
   const nn::BatchInfo batch{0, 2, 1, 0};
-  const nn::Context<TestDevice, float> ctx(exec, true, batch, {}, {}, nullptr, nullptr);
+  const nn::Context<TestDevice, float> ctx(exec, nn::CallInfo{}, batch, {}, {}, nullptr, nullptr);
   const std::vector<AnyRef<M>> x{any(0), any(1), any(2)};
   add.forward(ctx, x, any(3));
   CHECK(download(exec, t[3].ref()) == std::vector<float>(6, 6.0F));

@@ -33,6 +33,9 @@ struct Init {
 struct ParamOptions {
   bool decay = true;    ///< takes part in weight decay (matrices do; biases and norms do not)
   bool frozen = false;  ///< never updated, has no gradient
+  /// State that is not optimised (running statistics): frozen, no decay, kept in accum_t<T>. Forward
+  /// in training proposes its next value; a step commits it once, on its owner, and gathers it.
+  bool buffer = false;
   std::string tie =
       {};  ///< full name of the parameter whose memory this one shares; empty: its own
 };
@@ -53,6 +56,12 @@ class ParamSpec {
     std::string full = prefix_.empty() ? std::string(name) : prefix_ + "." + std::string(name);
     for (const auto& p : infos_) {
       KRAMA_EXPECTS(p.name != full, "two parameters are called \"{}\"", full);
+    }
+    if (options.buffer) {
+      KRAMA_EXPECTS(options.tie.empty(), "buffer \"{}\" is tied to \"{}\"; buffers cannot be tied",
+                    full, options.tie);
+      options.frozen = true;
+      options.decay = false;
     }
     infos_.push_back({std::move(full), extents, init, std::move(options)});
   }

@@ -31,6 +31,7 @@ struct Segment {
   std::int64_t size = 0;
   bool decay = true;
   bool frozen = false;
+  bool buffer = false;
 };
 
 /// FNV-1a, 64 bits: for names and layouts, where a collision costs a wrong check, not wrong numbers.
@@ -45,6 +46,8 @@ inline std::uint64_t fnv1a(std::string_view text, std::uint64_t hash = 0xcbf29ce
 /// All parameters of a model: flat arrays of values and gradients in `accum_t<T>`, cut into chunks
 /// of 256 elements so that no chunk belongs to two tensors (tails are padded with zeros that stay
 /// zero). Where T is narrower than accum_t<T>, `working` is the copy that layers compute with.
+/// Buffers lie behind all parameters; where a parameter has its gradient, a buffer has the value that
+/// the step will commit.
 template <Scalar T, MemorySpace M>
 class ParamStore {
  public:
@@ -56,7 +59,13 @@ class ParamStore {
   /// Lays out `infos`; tied parameters share the segment of their target.
   template <ExecutionSpace E>
   ParamStore(const E& exec, const std::vector<ParamInfo>& infos) {
-    for (const auto& info : infos) place(info);
+    segment_index_.resize(infos.size());
+    for (const bool buffers : {false, true}) {
+      for (std::size_t i = 0; i < infos.size(); ++i) {
+        if (infos[i].options.buffer == buffers) segment_index_[i] = place(infos[i]);
+      }
+      if (!buffers) buffers_begin_ = size_;
+    }
     values_ = Tensor<accum, 1, M>(exec, "krama::params::values", {size_});
     grads_ = Tensor<accum, 1, M>(exec, "krama::params::grads", {size_});
     attributes_ = Tensor<std::uint8_t, 1, M>(exec, "krama::params::attributes", {chunks()});
@@ -89,10 +98,13 @@ class ParamStore {
   /// Elements of the flat arrays, padding included; a multiple of `chunk_size`.
   [[nodiscard]] std::int64_t size() const { return size_; }
   [[nodiscard]] std::int64_t chunks() const { return size_ / chunk_size; }
-  /// Number of parameters in the sense of papers: without padding, tied ones once.
+  /// Where the buffers begin in the flat arrays; `size()` when there are none.
+  [[nodiscard]] std::int64_t buffers_begin() const { return buffers_begin_; }
+  [[nodiscard]] bool has_buffers() const { return buffers_begin_ < size_; }
+  /// Number of parameters in the sense of papers: without padding and buffers, tied ones once.
   [[nodiscard]] std::int64_t parameter_count() const {
     std::int64_t n = 0;
-    for (const auto& s : segments_) n += s.size;
+    for (const auto& s : segments_) n += s.buffer ? 0 : s.size;
     return n;
   }
 
@@ -112,6 +124,17 @@ class ParamStore {
   template <ExecutionSpace E>
   void refresh_working(const E& exec) const {
     if constexpr (has_working_copy) cast(exec, working_.ref(), values_.cref());
+  }
+
+  /// Begins a step: gradients are zero, and buffers go on as they are unless a layer says otherwise.
+  /// Asynchronous on `exec`.
+  template <ExecutionSpace E>
+  void clear_grads(const E& exec) const {
+    const auto part = [&](const Tensor<accum, 1, M>& t, std::int64_t begin, std::int64_t end) {
+      return TensorRef<accum, 1, M>(t.data() + begin, {end - begin});
+    };
+    fill(exec, part(grads_, 0, buffers_begin_), accum{0});
+    copy(exec, part(grads_, buffers_begin_, size_), part(values_, buffers_begin_, size_));
   }
 
   /// First values of every parameter, a pure function of (seed, name, element). Fences `exec`.
@@ -136,7 +159,7 @@ class ParamStore {
     for (const auto& s : segments_) {
       h = fnv1a(s.name, h);
       h = fnv1a(to_string(s.extents), h);
-      h = fnv1a(s.frozen ? "f" : s.decay ? "d" : "n", h);
+      h = fnv1a(s.buffer ? "b" : s.frozen ? "f" : s.decay ? "d" : "n", h);
     }
     return h;
   }
@@ -172,15 +195,15 @@ class ParamStore {
     return 0.0;
   }
 
-  void place(const ParamInfo& info) {
+  /// Index of the segment that holds the parameter.
+  std::int64_t place(const ParamInfo& info) {
     if (!info.options.tie.empty()) {
       for (std::size_t i = 0; i < segments_.size(); ++i) {
         if (segments_[i].name != info.options.tie) continue;
         KRAMA_EXPECTS(segments_[i].extents == info.extents,
                       "parameter \"{}\" {} cannot be tied to \"{}\" {}: extents differ", info.name,
                       to_string(info.extents), info.options.tie, to_string(segments_[i].extents));
-        segment_index_.push_back(static_cast<std::int64_t>(i));
-        return;
+        return static_cast<std::int64_t>(i);
       }
       KRAMA_EXPECTS(false, "parameter \"{}\" is tied to \"{}\", which no earlier block declares",
                     info.name, info.options.tie);
@@ -188,17 +211,18 @@ class ParamStore {
     for (const auto& s : segments_) {
       KRAMA_EXPECTS(s.name != info.name, "two parameters are called \"{}\"", info.name);
     }
-    Segment s{info.name,           info.extents,       info.init,          size_,
-              info.extents.size(), info.options.decay, info.options.frozen};
+    Segment s{info.name,           info.extents,       info.init,           size_,
+              info.extents.size(), info.options.decay, info.options.frozen, info.options.buffer};
     KRAMA_EXPECTS(s.size > 0, "parameter \"{}\" {} has no elements", s.name, to_string(s.extents));
     size_ += (s.size + chunk_size - 1) / chunk_size * chunk_size;
-    segment_index_.push_back(static_cast<std::int64_t>(segments_.size()));
     segments_.push_back(std::move(s));
+    return static_cast<std::int64_t>(segments_.size()) - 1;
   }
 
   std::vector<Segment> segments_;
   std::vector<std::int64_t> segment_index_;
   std::int64_t size_ = 0;
+  std::int64_t buffers_begin_ = 0;
   Tensor<accum, 1, M> values_;
   Tensor<accum, 1, M> grads_;
   Tensor<T, 1, M> working_;

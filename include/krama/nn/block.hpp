@@ -50,11 +50,14 @@ class Block {
   [[nodiscard]] std::span<const LayerBinding> bindings() const { return bindings_; }
   [[nodiscard]] std::int64_t first_param() const { return first_param_; }
   [[nodiscard]] std::int64_t param_count() const { return param_count_; }
+  /// Some layer of it speaks to the other ranks.
+  [[nodiscard]] bool meets_ranks() const { return meets_ranks_; }
 
  protected:
   std::vector<LayerBinding> bindings_;
   std::int64_t first_param_ = 0;
   std::int64_t param_count_ = 0;
+  bool meets_ranks_ = false;
 };
 
 /// A chain (or a single layer) with one input as a block.
@@ -76,10 +79,12 @@ class NodeBlock final : public Block<D, T> {
   void bind(ParamSpec& spec) override {
     this->first_param_ = spec.count();
     const auto first = static_cast<int>(spec.count());
-    auto visit = [&](int param, const std::string& prefix) {
+    auto visit = [&](int param, const std::string& prefix, bool meets) {
       // The name, not the position, keys a layer's random numbers: adding a layer elsewhere does not
       // change them.
-      this->bindings_.push_back({param - first, static_cast<std::uint32_t>(hash_of_name(prefix))});
+      this->bindings_.push_back(
+          {param - first, static_cast<std::uint32_t>(hash_of_name(prefix)), prefix});
+      this->meets_ranks_ = this->meets_ranks_ || meets;
     };
     node::params(node_, spec, visit);
     this->param_count_ = spec.count() - this->first_param_;

@@ -6,7 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
 
+#include <krama/core/collective.hpp>
 #include <krama/core/concepts.hpp>
 #include <krama/core/random.hpp>
 #include <krama/tensor/tensor_ref.hpp>
@@ -28,6 +31,8 @@ struct ParamView {
   const T* value = nullptr;
   accum_t<T>* grad = nullptr;  ///< null: frozen, or a call that makes no gradients
   Shape extents;
+  const accum_t<T>* buffer = nullptr;  ///< a buffer's value; null for parameters
+  accum_t<T>* next = nullptr;          ///< what the step will commit as a buffer's value
 };
 
 /// Memory regions of one layer call, in bytes and aligned to `alignment`.
@@ -68,6 +73,14 @@ using ScratchSpec = RegionSpec;
 struct LayerBinding {
   int first_param = 0;
   std::uint32_t stream = 0;  ///< of random numbers
+  std::string name = {};     ///< the prefix of its parameters
+};
+
+/// What kind of call it is.
+struct CallInfo {
+  bool training = true;
+  bool commits = false;         ///< forward may propose next values of buffers
+  Collective* group = nullptr;  ///< the ranks that share the batch; null: one rank
 };
 
 /// Everything that a layer may use besides its tensors. Cheap to copy. All kernels of a layer go to
@@ -80,7 +93,7 @@ class Context {
   using memory_space = mem_of<D>;
   using scalar = T;
 
-  Context(const execution_space& exec, bool training, const BatchInfo& batch,
+  Context(const execution_space& exec, const CallInfo& call, const BatchInfo& batch,
           std::span<const ParamView<T>> params, std::span<const LayerBinding> bindings,
           std::byte* stash, std::byte* scratch)
       : exec_(&exec),
@@ -89,11 +102,15 @@ class Context {
         bindings_(bindings),
         stash_(stash),
         scratch_(scratch),
-        training_(training) {}
+        call_(call) {}
 
   [[nodiscard]] const execution_space& exec() const { return *exec_; }
-  [[nodiscard]] bool is_training() const { return training_; }
+  [[nodiscard]] bool is_training() const { return call_.training; }
   [[nodiscard]] const BatchInfo& batch() const { return *batch_; }
+  /// The ranks that share the batch; null on one rank. Only for layers with `meets_ranks`.
+  [[nodiscard]] Collective* group() const { return call_.group; }
+  /// Full name of the layer: for what other ranks and users read.
+  [[nodiscard]] const std::string& name() const { return bindings_.front().name; }
 
   /// The numbers of this layer in this step; index them by logical element (see `element_index`).
   [[nodiscard]] RandomKey random_key() const {
@@ -111,6 +128,20 @@ class Context {
   [[nodiscard]] TensorRef<accum_t<T>, R, memory_space> grad(int id) const {
     const auto& p = view_of(id);
     return {p.grad, p.extents.template collapsed<R>()};
+  }
+  /// Value of buffer `id` (counted with the parameters), as it was when the step began.
+  template <int R>
+  [[nodiscard]] TensorRef<const accum_t<T>, R, memory_space> buffer(int id) const {
+    const auto& p = view_of(id);
+    KRAMA_EXPECTS(p.buffer != nullptr, "{}: parameter {} is not a buffer", name(), id);
+    return {p.buffer, p.extents.template collapsed<R>()};
+  }
+  /// Where forward writes the buffer's next value, all of it; null where nothing is committed
+  /// (evaluation, recomputation). Of several micro-batches the last one's value is committed.
+  template <int R>
+  [[nodiscard]] TensorRef<accum_t<T>, R, memory_space> next(int id) const {
+    const auto& p = view_of(id);
+    return {call_.commits ? p.next : nullptr, p.extents.template collapsed<R>()};
   }
   /// Stash slot `id`, in the order of the layer's `stash`.
   template <class U, int R>
@@ -157,7 +188,7 @@ class Context {
   ScratchSpec scratch_spec_;
   std::byte* stash_;
   std::byte* scratch_;
-  bool training_;
+  CallInfo call_;
 };
 
 }  // namespace krama::nn

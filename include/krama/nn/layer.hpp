@@ -25,11 +25,14 @@
 ///   template <class T> void scratch(ScratchSpec&, const Shape& in) const memory during one call
 ///                                                   (template <Device D, class T> where the need
 ///                                                   depends on the device)
+///   bool meets_ranks() const                        true: it speaks to the other ranks through
+///                                                   ctx.group(), and so is called for empty batches
 ///   template <Device D, class T> void forward(const Context<D, T>&, x, y) const
 ///   template <Device D, class T> void backward(const Context<D, T>&, saved, dy, dx) const
 ///
-/// `rank`, `in_place`, `input_type`, `out` (same shape), `params`, `stash` and `scratch` may be left
-/// out. Rules: y = f(x); dx is overwritten and may be null (not wanted); gradients of parameters are
+/// `rank`, `in_place`, `input_type`, `out` (same shape), `params`, `stash`, `scratch` and
+/// `meets_ranks` may be left out. Without `meets_ranks` a layer is never called for an empty batch.
+/// Rules: y = f(x); dx is overwritten and may be null (not wanted); gradients of parameters are
 /// added to and may be null (frozen); everything is asynchronous on the context's instance.
 namespace krama::nn {
 
@@ -144,6 +147,15 @@ Shape out_shape(const L& layer, const Shape& in) {
 template <LayerSpec L>
 void declare_params(const L& layer, ParamSpec& spec) {
   if constexpr (requires { layer.params(spec); }) layer.params(spec);
+}
+
+template <LayerSpec L>
+bool meets_ranks(const L& layer) {
+  if constexpr (requires { layer.meets_ranks(); }) {
+    return layer.meets_ranks();
+  } else {
+    return false;
+  }
 }
 
 template <class T, LayerSpec L>

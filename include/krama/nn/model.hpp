@@ -2,6 +2,7 @@
 // Copyright (c) the Krama authors
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <string>
@@ -92,6 +93,13 @@ class Model {
     return block_at(b).needs(in);
   }
 
+  /// Some layer speaks to the other ranks during forward and backward, so that all ranks must run
+  /// the same blocks in the same order.
+  [[nodiscard]] bool meets_ranks() const {
+    return std::any_of(blocks_.begin(), blocks_.end(),
+                       [](const Entry& e) { return e.block->meets_ranks(); });
+  }
+
   [[nodiscard]] const std::vector<ParamInfo>& params() const { return spec_.infos(); }
 
   /// All parameters, allocated and with their first values.
@@ -102,17 +110,26 @@ class Model {
     return store;
   }
 
-  /// Where block b's parameters live in `store`; gradients are null where `with_grads` is false.
+  /// Where block b's parameters and buffers live in `store`.
+  /// Gradients and next values are null where `with_grads` is false.
   [[nodiscard]] std::vector<ParamView<T>> views(int b, const Store& store, bool with_grads) const {
     std::vector<ParamView<T>> out;
     const auto& block = block_at(b);
     for (std::int64_t i = 0; i < block.param_count(); ++i) {
       const Segment& s = store.segment_of(block.first_param() + i);
-      out.push_back({store.working() + s.offset,
-                     with_grads && !s.frozen ? store.grads().data() + s.offset : nullptr,
-                     s.extents});
+      out.push_back(view_of(store, s));
+      if (!with_grads) out.back().grad = out.back().next = nullptr;
     }
     return out;
+  }
+
+  static ParamView<T> view_of(const Store& store, const Segment& s) {
+    auto* grad = store.grads().data() + s.offset;
+    if (s.buffer) {
+      return {store.working() + s.offset, nullptr, s.extents, store.values().data() + s.offset,
+              grad};
+    }
+    return {store.working() + s.offset, s.frozen ? nullptr : grad, s.extents, nullptr, nullptr};
   }
 
   static Shape batched(const Shape& sample, std::int64_t samples) {

@@ -67,13 +67,13 @@ Shape out(const N& n, const Shape& in) {
   }
 }
 
-/// Declares parameters and tells `visit(first_param)` for every leaf in order.
+/// Declares parameters and tells `visit(first_param, prefix, meets_ranks)` for every leaf in order.
 template <class N, class Visit>
 void params(const N& n, ParamSpec& spec, Visit& visit) {
   if constexpr (Container<N>) {
     n.params(spec, visit);
   } else {
-    visit(static_cast<int>(spec.count()), spec.prefix());
+    visit(static_cast<int>(spec.count()), spec.prefix(), meets_ranks(n));
     declare_params(n, spec);
   }
 }
@@ -96,6 +96,8 @@ void forward(const N& n, const Context<D, T>& ctx, const AnyRef<mem_of<D>>& x,
     static_assert(Layer<N, D, T>,
                   "this layer lacks forward(ctx, x, y) or backward(ctx, saved, dy, dx) for the "
                   "ranks and types it declares; see krama/nn/layer.hpp");
+    // A rank without samples has nothing to compute; only layers that speak to others must.
+    if (x.shape.size() == 0 && !meets_ranks(n)) return;
     using X = input_of<N, T>;
     n.forward(ctx.with_regions(stash_of<T>(n, x.shape), scratch_of<D, T>(n, x.shape)),
               TensorRef<const X, detail::rank_in<N>(), mem_of<D>>(
@@ -111,6 +113,7 @@ void backward(const N& n, const Context<D, T>& ctx, const AnyRef<mem_of<D>>& x,
   if constexpr (Container<N>) {
     n.backward(ctx, x, y, dy, dx);
   } else {
+    if (x.shape.size() == 0 && !meets_ranks(n)) return;
     using X = input_of<N, T>;
     SavedOf<N, D, T> saved{};
     if constexpr (saves_input(N::saves)) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -18,6 +19,7 @@
 #include <krama/optim/optimizer.hpp>
 #include <krama/plan/plain.hpp>
 #include <krama/plan/recompute.hpp>
+#include <krama/program/rank_group.hpp>
 #include <krama/program/shard.hpp>
 #include <krama/program/step_values.hpp>
 #include <krama/program/trace.hpp>
@@ -55,6 +57,9 @@ struct StepOutcome {
 ///
 /// Gradients are weighted *sums* everywhere until the update, which divides once by the weight of the
 /// global batch: so the split over ranks and micro-batches cannot change what is averaged.
+///
+/// Buffers go the way of gradients: what a layer proposes as a buffer's next value is reduced to its
+/// owner (from one rank, the others give zeros), committed there when the step updates, and gathered.
 template <Device D, Scalar T, class Loss, class Optimizer, class Comm>
 class Executor {
  public:
@@ -72,9 +77,12 @@ class Executor {
         optimizer_(std::move(optimizer)),
         comm_(std::move(comm)),
         options_(options),
-        shard_(make_shard()),
+        group_(model.meets_ranks() && comm_.size() > 1 ? std::make_shared<RankGroup<Comm>>(comm_)
+                                                       : nullptr),
+        shard_(make_shard(store, options.bucket_elements, options.owner_weights, comm_.rank(),
+                          comm_.size())),
         memory_(plan::plan_step_memory(step_program(1), step_sizes(model, options.micro_batch))),
-        values_(exec, model, store, memory_, options.memory_budget) {
+        values_(exec, model, store, memory_, options.memory_budget, group_.get()) {
     const auto output = model.value(model.output_value());
     const Shape out = Model::batched(output.sample, options.micro_batch);
     const std::int64_t rows = out.template collapsed<2>()[0];
@@ -105,15 +113,11 @@ class Executor {
   /// rank's; `feed` fills micro-batch after micro-batch. Collective over comm; waits.
   StepOutcome step(std::uint32_t number, std::uint64_t seed, double lr, std::int64_t first_sample,
                    std::int64_t samples, const Feed& feed) {
-    const auto micros =
-        static_cast<int>((samples + options_.micro_batch - 1) / options_.micro_batch);
-    const plan::Program program = step_program(micros);
     batch_ = {first_sample, samples, seed, number};
     lr_ = lr;
-    outcome_ = {};
     busy_us_ = 0;
-    fill(exec_, sums_.ref(), 0.0);
-    for (const auto& i : program) timed(i, [&] { execute(i, feed, true); });
+    for (const auto& i : begin_step()) timed(i, [&] { execute(i, feed, true); });
+    if (group_) busy_us_ -= 1e6 * group_->take_seconds();
     if (updates_now()) ++updates_;
     return outcome_;
   }
@@ -123,8 +127,7 @@ class Executor {
                        const Feed& feed) {
     batch_ = {first_sample, samples, seed, 0};
     fill(exec_, sums_.ref(), 0.0);
-    const auto micros = (samples + options_.micro_batch - 1) / options_.micro_batch;
-    for (int m = 0; m < micros; ++m) {
+    for (int m = 0; m < micro_batches(); ++m) {
       for (auto i : plan::evaluation(model_->block_count())) {
         i.micro = m;
         execute(i, feed, false);
@@ -164,12 +167,8 @@ class Executor {
   /// owners. For tests and for users' own updates.
   StepOutcome gradients_only(std::uint64_t seed, std::int64_t first_sample, std::int64_t samples,
                              const Feed& feed) {
-    const auto micros =
-        static_cast<int>((samples + options_.micro_batch - 1) / options_.micro_batch);
     batch_ = {first_sample, samples, seed, 0};
-    outcome_ = {};
-    fill(exec_, sums_.ref(), 0.0);
-    for (const auto& i : step_program(micros)) {
+    for (const auto& i : begin_step()) {
       if (i.op == plan::Op::update || i.op == plan::Op::gather) continue;
       execute(i, feed, true);
     }
@@ -179,16 +178,19 @@ class Executor {
  private:
   using Model = nn::Model<D, T>;
 
-  Shard make_shard() const {
-    std::vector<std::int64_t> ends;
-    for (const auto& s : store_->segments()) {
-      ends.push_back((s.offset + s.size + chunk_size - 1) / chunk_size * chunk_size);
+  [[nodiscard]] int micro_batches() const {
+    return static_cast<int>((batch_.samples + options_.micro_batch - 1) / options_.micro_batch);
+  }
+
+  /// The program of a step over `batch_`, agreed with the other ranks where they must be asked.
+  plan::Program begin_step() {
+    outcome_ = {};
+    fill(exec_, sums_.ref(), 0.0);
+    agreement_ = {micro_batches(), 0};
+    if (comm_.size() > 1 && (group_ || store_->has_buffers())) {
+      agreement_ = agree_step(comm_, micro_batches(), options_.recompute, group_ != nullptr);
     }
-    std::vector<double> weights = options_.owner_weights;
-    if (weights.empty()) weights.assign(static_cast<std::size_t>(comm_.size()), 1.0);
-    KRAMA_EXPECTS(static_cast<int>(weights.size()) == comm_.size(),
-                  "owner weights: {} given for {} ranks", weights.size(), comm_.size());
-    return Shard(plan::group_buckets(ends, options_.bucket_elements), weights, comm_.rank());
+    return step_program(agreement_.micro_batches);
   }
 
   template <class F>
@@ -205,7 +207,7 @@ class Executor {
     using plan::Op;
     switch (i.op) {
       case Op::zero_grads:
-        fill(exec_, store_->grads(), A{0});
+        store_->clear_grads(exec_);
         break;
       case Op::feed:
         start_micro(i.micro, feed);
@@ -239,10 +241,11 @@ class Executor {
 
   void start_micro(int micro, const Feed& feed) {
     nn::BatchInfo b = batch_;
-    const std::int64_t done = micro * options_.micro_batch;
+    const std::int64_t done = std::min(micro * options_.micro_batch, batch_.samples);
     b.first_sample += done;
     b.samples = std::min(options_.micro_batch, batch_.samples - done);
     values_.begin(b);
+    if (b.samples == 0) return;  // only here to take part in what layers say to other ranks
     feed(micro, {values_.value(model_->input_value()), targets_now(), weights_now()});
   }
   [[nodiscard]] Ref<const T, 2, D> output_now() const {
@@ -264,6 +267,7 @@ class Executor {
       dy = values_.gradient(out).template as<T, 2>();
       values_.gradient_is_written(out);
     }
+    if (y.extent(0) == 0) return;
     loss_.template operator()<D, T>(exec_, y, targets_now(), weights_now(), sums_.ref(),
                                     loss_scratch_.ref(), dy);
   }
@@ -277,6 +281,9 @@ class Executor {
   }
 
   void reduce(int k) {
+    if (shard_.holds_buffers(k) && comm_.rank() != agreement_.buffer_source) {
+      fill(exec_, bucket_of(store_->grads(), k), A{0});
+    }
     comm_.reduce_scatter(exec_, bucket_of(store_->grads(), k), shard_.partition(k),
                          "gradients of bucket " + std::to_string(k));
   }
@@ -287,7 +294,7 @@ class Executor {
     const auto sums = download(exec_, sums_.ref());
     v[0] = sums[0];
     v[1] = sums[1];
-    for (int k = 0; k < shard_.bucket_count(); ++k) {
+    for (int k = 0; k < shard_.parameter_buckets(); ++k) {
       v[2] += kernels::squared_norm(exec_, TensorRef<const A, 1, M>(owned_of(store_->grads(), k)));
     }
     // A sum of squares is finite exactly when every gradient is, in double for float gradients.
@@ -309,6 +316,10 @@ class Executor {
 
   void update(int k) {
     if (!updates_now() || shard_.count(k) == 0) return;
+    if (shard_.holds_buffers(k)) {
+      copy(exec_, owned_of(store_->values(), k), owned_of(store_->grads(), k));
+      return;
+    }
     optim::UpdateRange<A, M> range;
     range.values = owned_of(store_->values(), k);
     range.grads = owned_of(store_->grads(), k);
@@ -334,6 +345,7 @@ class Executor {
   Optimizer optimizer_;
   Comm comm_;
   ExecutorOptions options_;
+  std::shared_ptr<RankGroup<Comm>> group_;  ///< null: no layer speaks to other ranks
   Shard shard_;
   plan::StepMemory memory_;
   StepValues<D, T> values_;
@@ -344,6 +356,7 @@ class Executor {
   std::array<Tensor<A, 1, M>, Optimizer::states> states_;
   TraceRecorder trace_;
   nn::BatchInfo batch_;
+  StepAgreement agreement_;
   StepOutcome outcome_;
   double lr_ = 0;
   double scale_ = 0;

@@ -16,9 +16,10 @@ namespace detail {
 
 inline std::string layout_text(const Segment& s, DType type) {
   return fmt::format("{} {} {}{}", s.name, to_string(s.extents), name_of(type),
-                     s.frozen  ? " frozen"
-                     : s.decay ? ""
-                               : " no decay");
+                     s.buffer   ? " buffer"
+                     : s.frozen ? " frozen"
+                     : s.decay  ? ""
+                                : " no decay");
 }
 
 /// The first line in which texts of several ranks differ from rank 0's; -1: none.

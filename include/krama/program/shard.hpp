@@ -20,8 +20,10 @@ namespace krama {
 class Shard {
  public:
   Shard() = default;
-  Shard(const std::vector<plan::Bucket>& buckets, std::span<const double> weights, int rank)
-      : buckets_(buckets), rank_(rank) {
+  /// `parameter_buckets` of the buckets hold parameters, the rest buffers.
+  Shard(const std::vector<plan::Bucket>& buckets, std::span<const double> weights, int rank,
+        int parameter_buckets)
+      : buckets_(buckets), rank_(rank), parameter_buckets_(parameter_buckets) {
     for (const auto& b : buckets) {
       partitions_.push_back(Partition::by_weight(b.size(), weights, chunk_size));
       packed_.push_back(owned_);
@@ -30,6 +32,9 @@ class Shard {
   }
 
   [[nodiscard]] int bucket_count() const { return static_cast<int>(buckets_.size()); }
+  /// Buckets from this one on hold buffers: they are committed, not optimised.
+  [[nodiscard]] int parameter_buckets() const { return parameter_buckets_; }
+  [[nodiscard]] bool holds_buffers(int k) const { return k >= parameter_buckets_; }
   [[nodiscard]] const plan::Bucket& bucket(int k) const {
     return buckets_[static_cast<std::size_t>(k)];
   }
@@ -52,6 +57,26 @@ class Shard {
   std::vector<std::int64_t> packed_;
   std::int64_t owned_ = 0;
   int rank_ = 0;
+  int parameter_buckets_ = 0;
 };
+
+/// Cuts a store into buckets of at least `bucket_elements`, buffers apart from parameters, and shares
+/// each out among the ranks by `weights` (empty: equally).
+template <Scalar T, MemorySpace M>
+Shard make_shard(const ParamStore<T, M>& store, std::int64_t bucket_elements,
+                 std::vector<double> weights, int rank, int ranks) {
+  std::vector<std::int64_t> ends;
+  for (const auto& s : store.segments()) {
+    if (s.buffer) continue;
+    ends.push_back((s.offset + s.size + chunk_size - 1) / chunk_size * chunk_size);
+  }
+  auto buckets = plan::group_buckets(ends, bucket_elements);
+  const auto parameters = static_cast<int>(buckets.size());
+  if (store.has_buffers()) buckets.push_back({store.buffers_begin(), store.size()});
+  if (weights.empty()) weights.assign(static_cast<std::size_t>(ranks), 1.0);
+  KRAMA_EXPECTS(static_cast<int>(weights.size()) == ranks, "owner weights: {} given for {} ranks",
+                weights.size(), ranks);
+  return Shard(buckets, weights, rank, parameters);
+}
 
 }  // namespace krama

@@ -43,8 +43,8 @@ class StepValues {
   using Value = AnyRef<M>;
 
   StepValues(const exec_of<D>& exec, const nn::Model<D, T>& model, const ParamStore<T, M>& store,
-             const plan::StepMemory& memory, std::int64_t budget)
-      : exec_(exec), model_(&model), memory_(memory) {
+             const plan::StepMemory& memory, std::int64_t budget, Collective* group)
+      : exec_(exec), model_(&model), memory_(memory), group_(group) {
     arena_ = Arena<M>(exec, "krama::program::arena", memory.peak, budget);
     for (int b = 0; b < model.block_count(); ++b) views_.push_back(model.views(b, store, true));
     gradient_written_.resize(model.values().size());
@@ -123,8 +123,9 @@ class StepValues {
   }
   nn::Context<D, T> context(int b, bool training, bool for_backward) const {
     const auto k = static_cast<std::size_t>(b);
+    // Recomputing a block must not touch buffers a second time.
     return {exec_,
-            training,
+            nn::CallInfo{training, training && !for_backward, group_},
             batch_,
             views_[k],
             model_->block_at(b).bindings(),
@@ -135,6 +136,7 @@ class StepValues {
   exec_of<D> exec_;
   const nn::Model<D, T>* model_;
   plan::StepMemory memory_;
+  Collective* group_;
   Arena<M> arena_;
   std::vector<std::vector<nn::ParamView<T>>> views_;
   nn::BatchInfo batch_;

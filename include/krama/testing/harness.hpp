@@ -10,6 +10,7 @@
 #include <krama/memory/param_store.hpp>
 #include <krama/nn/block.hpp>
 #include <krama/nn/chain.hpp>
+#include <krama/nn/model.hpp>
 
 namespace krama::testing {
 
@@ -35,9 +36,7 @@ class LayerHarness {
     stash_ = Tensor<std::byte, 1, M>(exec, "krama::testing::stash", {needs_.stash + 64});
     scratch_ = Tensor<std::byte, 1, M>(exec, "krama::testing::scratch", {needs_.scratch + 64});
     for (std::int64_t i = 0; i < store_.declared(); ++i) {
-      const Segment& s = store_.segment_of(i);
-      views_.push_back({store_.working() + s.offset,
-                        s.frozen ? nullptr : store_.grads().data() + s.offset, s.extents});
+      views_.push_back(nn::Model<D, T>::view_of(store_, store_.segment_of(i)));
     }
     batch_.samples = in.rank() > 0 ? in[0] : 1;
     batch_.seed = seed;
@@ -59,13 +58,17 @@ class LayerHarness {
     const X dxs[] = {dx};
     block_.backward(context(training), xs, needs_.reads_output ? y : without_memory(y), dy, dxs);
   }
+  /// What forward is told besides `training`: other ranks, and whether buffers' next values are
+  /// wanted (in the place of their gradients).
+  [[nodiscard]] nn::CallInfo& call() { return call_; }
   /// Fills stash and scratch with NaN bytes.
   void poison_stash() { poison(stash_); }
   void poison_scratch() { poison(scratch_); }
 
  private:
   nn::Context<D, T> context(bool training) {
-    return {exec_, training, batch_, views_, block_.bindings(), stash_.data(), scratch_.data()};
+    call_.training = training;
+    return {exec_, call_, batch_, views_, block_.bindings(), stash_.data(), scratch_.data()};
   }
   static X without_memory(X x) {
     x.data = nullptr;
@@ -85,6 +88,7 @@ class LayerHarness {
   Tensor<std::byte, 1, M> scratch_;
   std::vector<nn::ParamView<T>> views_;
   nn::BatchInfo batch_;
+  nn::CallInfo call_;
 };
 
 }  // namespace krama::testing

@@ -14,8 +14,8 @@
 #include <krama/train/together.hpp>
 #include <krama/train/trainer.hpp>
 
-/// Checkpoints: one safetensors file with the parameters under their own names, unpadded, and the
-/// optimizer's state as "optimizer.<state>.<parameter>"; progress in the metadata. Nothing in the file
+/// Checkpoints: one safetensors file with parameters and buffers under their own names, unpadded, and
+/// the optimizer's state as "optimizer.<state>.<parameter>"; progress in the metadata. Nothing in the file
 /// depends on how many ranks wrote it or what they owned, so any number of ranks may go on from it.
 namespace krama::train {
 
@@ -101,6 +101,7 @@ void save_checkpoint(const E& exec, Trainer& t, const std::filesystem::path& pat
     }
     for (std::size_t s = 0; s < Optimizer::states; ++s) {
       for (const auto& seg : t.store().segments()) {
+        if (seg.buffer) continue;
         const auto e = seg.extents.span();
         specs.push_back({detail::state_name(Optimizer::state_names[s], seg.name),
                          io::element_type_of<A>,
@@ -109,15 +110,16 @@ void save_checkpoint(const E& exec, Trainer& t, const std::filesystem::path& pat
     }
     io::SafetensorsWriter file(path, specs, detail::checkpoint_metadata(t));
     std::size_t at = 0;
-    const auto write = [&](const std::vector<A>& flat) {
+    const auto write = [&](const std::vector<A>& flat, bool buffers) {
       for (const auto& seg : t.store().segments()) {
+        if (seg.buffer && !buffers) continue;
         file.write(specs[at++].name,
                    std::span<const A>(flat).subspan(static_cast<std::size_t>(seg.offset),
                                                     static_cast<std::size_t>(seg.size)));
       }
     };
-    write(values);
-    for (const auto& s : states) write(s);
+    write(values, true);
+    for (const auto& s : states) write(s, false);
     file.commit();
   });
 }
@@ -149,6 +151,7 @@ void load_checkpoint(const E& exec, Trainer& t, const std::filesystem::path& pat
     std::vector<std::string> names;
     for (const auto& seg : t.store().segments()) {
       names.push_back(seg.name);
+      if (seg.buffer) continue;
       for (const auto& s : Optimizer::state_names) names.push_back(detail::state_name(s, seg.name));
     }
     file.expect_exactly(names);
@@ -158,7 +161,7 @@ void load_checkpoint(const E& exec, Trainer& t, const std::filesystem::path& pat
                                           static_cast<std::size_t>(seg.size));
       };
       file.read(seg.name, seg.extents.span(), part(values));
-      for (std::size_t s = 0; s < Optimizer::states; ++s) {
+      for (std::size_t s = 0; s < Optimizer::states && !seg.buffer; ++s) {
         file.read(detail::state_name(Optimizer::state_names[s], seg.name), seg.extents.span(),
                   part(states[s]));
       }

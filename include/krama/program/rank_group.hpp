@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Copyright (c) the Krama authors
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <krama/comm/communicator.hpp>
+#include <krama/core/collective.hpp>
+
+namespace krama {
+
+/// A communicator as layers see it. The calls travel as control messages, which carry their name and
+/// length: a rank that calls something else gives the same error on every rank.
+template <Communicator C>
+class RankGroup final : public Collective {
+ public:
+  explicit RankGroup(C comm) : comm_(std::move(comm)) {}
+
+  [[nodiscard]] int size() const override { return comm_.size(); }
+
+  std::vector<double> gather(std::span<const double> mine, std::string_view what) override {
+    const auto begin = std::chrono::steady_clock::now();
+    const std::string_view bytes(reinterpret_cast<const char*>(mine.data()), mine.size_bytes());
+    std::vector<double> all(mine.size() * static_cast<std::size_t>(size()));
+    double* at = all.data();
+    for (const auto& text : comm_.gather_text(bytes, what)) {
+      KRAMA_EXPECTS(
+          text.size() == mine.size_bytes(),
+          "\"{}\": a rank gives {} numbers, this one {}; the ranks train different models", what,
+          text.size() / sizeof(double), mine.size());
+      std::memcpy(at, text.data(), text.size());
+      at += mine.size();
+    }
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+    seconds_ += passed.count();
+    return all;
+  }
+
+  /// Spent in calls since the last time this was asked.
+  double take_seconds() { return std::exchange(seconds_, 0.0); }
+
+ private:
+  C comm_;
+  double seconds_ = 0;
+};
+
+/// What the ranks must know of each other before a step in which layers speak to other ranks, or in
+/// which buffers are committed.
+struct StepAgreement {
+  int micro_batches = 0;  ///< of this rank; those of the others where it has no samples
+  int buffer_source =
+      0;  ///< the first rank that has samples: its buffers' next values are committed
+};
+
+/// Compares the ranks' numbers of micro-batches and the blocks that they recompute. Where
+/// `meets_ranks`, all ranks with samples must have as many micro-batches, and all ranks must
+/// recompute the same blocks. Collective over comm.
+/// \throws Error, the same on every rank, before anything of the step is done.
+template <Communicator C>
+StepAgreement agree_step(C& comm, int micro_batches, const std::vector<bool>& recompute,
+                         bool meets_ranks) {
+  const auto ranks = static_cast<std::size_t>(comm.size());
+  const auto rank = static_cast<std::size_t>(comm.rank());
+  std::vector<std::int64_t> all(2 * ranks, 0);
+  all[rank] = micro_batches;
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const bool b : recompute) hash = (hash ^ (b ? 1U : 2U)) * 0x100000001b3U;
+  const bool any = std::find(recompute.begin(), recompute.end(), true) != recompute.end();
+  all[ranks + rank] = any ? static_cast<std::int64_t>(hash >> 1U) : 0;
+  comm.sum(all, "micro-batches of the step");
+  StepAgreement agreed{micro_batches, 0};
+  std::size_t source = 0;
+  while (source + 1 < ranks && all[source] == 0) ++source;
+  agreed.buffer_source = static_cast<int>(source);
+  if (!meets_ranks) return agreed;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    KRAMA_EXPECTS(
+        all[r] == 0 || all[r] == all[source],
+        "rank {} has {} micro-batches and rank {} has {}: a model with synchronised layers "
+        "(BatchNorm) needs as many on every rank that has samples; choose each rank's "
+        "micro_batch so that samples / micro_batch, rounded up, is the same, or make the "
+        "layers not synchronised",
+        source, all[source], r, all[r]);
+    KRAMA_EXPECTS(all[ranks + r] == all[ranks],
+                  "rank 0 and rank {} recompute different blocks: a model with synchronised layers "
+                  "(BatchNorm) must recompute the same ones on every rank",
+                  r);
+  }
+  agreed.micro_batches = static_cast<int>(all[source]);
+  return agreed;
+}
+
+}  // namespace krama
