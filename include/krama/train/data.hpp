@@ -14,6 +14,7 @@
 #include <krama/core/error.hpp>
 #include <krama/core/extents.hpp>
 #include <krama/core/random.hpp>
+#include <krama/plan/shares.hpp>
 
 namespace krama::train {
 
@@ -80,30 +81,7 @@ class SampleSequence {
   bool made_ = false;
 };
 
-/// How many of `batch` samples each rank takes, in proportion to `weights`: largest remainders, ties
-/// to the lower rank; a rank of weight 0 takes none. Sums to `batch` exactly.
-inline std::vector<std::int64_t> split_batch(std::int64_t batch, std::span<const double> weights) {
-  double total = 0;
-  for (const double w : weights) {
-    KRAMA_EXPECTS(w >= 0 && w < 1e300, "a share is {}; it must be zero or more", w);
-    total += w;
-  }
-  KRAMA_EXPECTS(total > 0, "all {} shares are zero", weights.size());
-  std::vector<std::int64_t> counts;
-  std::vector<std::pair<double, std::size_t>> remainders;
-  std::int64_t given = 0;
-  for (std::size_t r = 0; r < weights.size(); ++r) {
-    const double ideal = static_cast<double>(batch) * (weights[r] / total);
-    counts.push_back(static_cast<std::int64_t>(ideal));
-    remainders.emplace_back(static_cast<double>(counts.back()) - ideal, r);
-    given += counts.back();
-  }
-  std::sort(remainders.begin(), remainders.end());
-  for (std::size_t k = 0; given < batch; ++given, ++k) {
-    ++counts[remainders[k % remainders.size()].second];
-  }
-  return counts;
-}
+using plan::split_batch;
 
 /// "3:1" as {3, 1}; "equal" as ones. One number a rank.
 inline std::vector<double> parse_shares(const std::string& text, int ranks) {
