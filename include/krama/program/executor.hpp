@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -18,6 +19,7 @@
 #include <krama/optim/optimizer.hpp>
 #include <krama/plan/plain.hpp>
 #include <krama/plan/recompute.hpp>
+#include <krama/program/gather_numbers.hpp>
 #include <krama/program/shard.hpp>
 #include <krama/program/step_values.hpp>
 #include <krama/program/trace.hpp>
@@ -31,6 +33,10 @@ struct ExecutorOptions {
   std::int64_t bucket_elements = 1 << 22;
   std::vector<bool> recompute = {};        ///< blocks whose stash is made again; empty: none
   std::vector<double> owner_weights = {};  ///< how parameters are shared out; empty: equally
+  /// Called when this rank's gradients of a step are ready, before they are reduced, with the samples
+  /// and the seconds since the step began. What it does counts as computing; see
+  /// testing::EmulatedSpeed.
+  std::function<void(std::int64_t samples, double seconds)> after_backward = {};
 };
 
 /// What a micro-batch's memory looks like to whoever fills it.
@@ -47,6 +53,9 @@ struct StepOutcome {
   double weight = 0;     ///< sum of weights; 0: nothing to learn from, nothing was changed
   double grad_norm = 0;  ///< of the mean gradient, before clipping
   bool finite = true;    ///< false: the gradient held Inf or NaN, nothing was changed
+  /// Of each rank, from the beginning of the step until its gradients were ready to be reduced:
+  /// getting and computing its samples, without waiting for other ranks.
+  std::vector<double> rank_seconds;
   [[nodiscard]] double loss() const { return weight > 0 ? loss_sum / weight : 0.0; }
 };
 
@@ -110,9 +119,7 @@ class Executor {
     const plan::Program program = step_program(micros);
     batch_ = {first_sample, samples, seed, number};
     lr_ = lr;
-    outcome_ = {};
-    busy_us_ = 0;
-    fill(exec_, sums_.ref(), 0.0);
+    begin_step();
     for (const auto& i : program) timed(i, [&] { execute(i, feed, true); });
     if (updates_now()) ++updates_;
     return outcome_;
@@ -155,8 +162,6 @@ class Executor {
   [[nodiscard]] const ExecutorOptions& options() const { return options_; }
   [[nodiscard]] const Optimizer& optimizer() const { return optimizer_; }
   [[nodiscard]] TraceRecorder& trace() { return trace_; }
-  /// Seconds that this rank's last step spent on anything but communication.
-  [[nodiscard]] double busy_seconds() const { return busy_us_ * 1e-6; }
   /// Number of updates made; the `step` of the next one is this plus 1.
   [[nodiscard]] std::int64_t updates() const { return updates_; }
   void set_updates(std::int64_t n) { updates_ = n; }
@@ -167,8 +172,7 @@ class Executor {
     const auto micros =
         static_cast<int>((samples + options_.micro_batch - 1) / options_.micro_batch);
     batch_ = {first_sample, samples, seed, 0};
-    outcome_ = {};
-    fill(exec_, sums_.ref(), 0.0);
+    begin_step();
     for (const auto& i : step_program(micros)) {
       if (i.op == plan::Op::update || i.op == plan::Op::gather) continue;
       execute(i, feed, true);
@@ -178,6 +182,7 @@ class Executor {
 
  private:
   using Model = nn::Model<D, T>;
+  using Clock = std::chrono::steady_clock;
 
   Shard make_shard() const {
     std::vector<std::int64_t> ends;
@@ -191,13 +196,31 @@ class Executor {
     return Shard(plan::group_buckets(ends, options_.bucket_elements), weights, comm_.rank());
   }
 
+  void begin_step() {
+    outcome_ = {};
+    gradients_ready_ = false;
+    begin_ = Clock::now();
+    fill(exec_, sums_.ref(), 0.0);
+  }
+  /// This rank's share of the step is computed. Nothing waits here that would not wait in the
+  /// reduction that follows.
+  void gradients_ready() {
+    if (gradients_ready_) return;
+    gradients_ready_ = true;
+    kokkos_ext::fence(exec_, "krama::program::gradients ready");
+    const auto since = [this] {
+      return std::chrono::duration<double>(Clock::now() - begin_).count();
+    };
+    if (options_.after_backward) options_.after_backward(batch_.samples, since());
+    my_seconds_ = since();
+  }
+
   template <class F>
   void timed(const plan::Instr& i, F&& f) {
     const double begin = trace_.now_us();
     f();
     // Only a trace needs the end of asynchronous work; otherwise nobody waits here.
     if (trace_.on()) kokkos_ext::fence(exec_, "krama::program::trace");
-    if (lane_of(i.op) != plan::Lane::comm) busy_us_ += trace_.now_us() - begin;
     if (trace_.on()) trace_.add(i, batch_.step, begin);
   }
 
@@ -277,13 +300,16 @@ class Executor {
   }
 
   void reduce(int k) {
+    gradients_ready();
     comm_.reduce_scatter(exec_, bucket_of(store_->grads(), k), shard_.partition(k),
                          "gradients of bucket " + std::to_string(k));
   }
 
   /// The second agreement: what every rank must know before anybody updates.
   void agree() {
-    std::array<double, 4> v{};  // loss, weight, squared norm, non-finite pieces
+    gradients_ready();
+    // Loss, weight, squared norm and non-finite pieces are added up in rank order; each rank's time.
+    std::array<double, 5> v{};
     const auto sums = download(exec_, sums_.ref());
     v[0] = sums[0];
     v[1] = sums[1];
@@ -295,7 +321,13 @@ class Executor {
       v[2] = 0;
       v[3] = 1;
     }
-    comm_.sum_in_rank_order(v, "step agreement");
+    v[4] = my_seconds_;
+    const auto all = gather_numbers(comm_, v, "step agreement");
+    v = {};
+    for (const auto& rank : all) {
+      for (std::size_t i = 0; i < 4; ++i) v[i] += rank[i];
+      outcome_.rank_seconds.push_back(rank[4]);
+    }
     outcome_.loss_sum = v[0];
     outcome_.weight = v[1];
     outcome_.finite = v[3] == 0 && std::isfinite(v[0]);
@@ -347,7 +379,9 @@ class Executor {
   StepOutcome outcome_;
   double lr_ = 0;
   double scale_ = 0;
-  double busy_us_ = 0;
+  Clock::time_point begin_;
+  bool gradients_ready_ = false;
+  double my_seconds_ = 0;
   std::int64_t updates_ = 0;
 };
 

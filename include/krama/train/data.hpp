@@ -83,34 +83,4 @@ class SampleSequence {
 
 using plan::split_batch;
 
-/// "3:1" as {3, 1}; "equal" as ones. One number a rank.
-inline std::vector<double> parse_shares(const std::string& text, int ranks) {
-  if (text == "equal") return std::vector<double>(static_cast<std::size_t>(ranks), 1.0);
-  std::vector<double> shares;
-  std::size_t at = 0;
-  while (at <= text.size()) {
-    const std::size_t end = std::min(text.find(':', at), text.size());
-    const std::string part = text.substr(at, end - at);
-    std::size_t used = 0;
-    double value = -1;
-    try {
-      value = std::stod(part, &used);
-    } catch (const std::exception&) {
-      used = std::string::npos;
-    }
-    KRAMA_EXPECTS(used == part.size() && value >= 0,
-                  "--shares {}: \"{}\" is not a number of zero or more; write for example 3:1, or "
-                  "equal",
-                  text, part);
-    shares.push_back(value);
-    at = end + 1;
-  }
-  KRAMA_EXPECTS(static_cast<int>(shares.size()) == ranks,
-                "--shares {} gives {} numbers for {} ranks", text, shares.size(), ranks);
-  double total = 0;
-  for (const double s : shares) total += s;
-  KRAMA_EXPECTS(total > 0, "--shares {}: at least one rank must get samples", text);
-  return shares;
-}
-
 }  // namespace krama::train
