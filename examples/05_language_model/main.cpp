@@ -70,22 +70,27 @@ int train_in(World& world, const example::Options& o) {
   options.time_limit = 60.0 * o.minutes;
   options.seed = o.seed;
   options.shares = train::parse_shares(o.shares, world.size());
+  if (!o.replay_shares.empty()) train::replay_shares(world, o.replay_shares, options.shares);
   options.executor.micro_batch = std::min(o.micro_batch, o.batch);
   options.executor.clip_norm = o.clip;
   if (o.recompute) {
     options.executor.recompute.assign(static_cast<std::size_t>(model.block_count()), true);
   }
+  const bool speaks = world.rank() == 0;
+  train::Progress progress(speaks, 10.0);
+  train::RunFolder folder(world, o.out, o.resume);
+  options.on_shares = [&](const krama::plan::ShareChange& change) {
+    progress.say(change.line());
+    folder.metric({{"step", change.step + 1}, {"shares", change.after}, {"reason", change.reason}});
+  };
   using Trainer = train::Trainer<D, T, krama::nn::CrossEntropy, krama::optim::AdamW, World>;
   Trainer trainer(exec, model, store, {}, {.weight_decay = o.weight_decay}, make_schedule(o), world,
                   options);
 
-  train::RunFolder folder(world, o.out, o.resume);
   if (o.resume) train::load_checkpoint(exec, trainer, folder.checkpoint());
   world.barrier("trace starts");
   trainer.executor().trace().start(static_cast<std::size_t>(o.trace_steps) *
                                    trainer.executor().step_program(1).size());
-  const bool speaks = world.rank() == 0;
-  train::Progress progress(speaks, 10.0);
   progress.say(fmt::format(
       "{}: {} bytes to learn, {} held out; {} parameters in {} blocks; activations {:.1f} MiB",
       o.data, corpus.learned.bytes(), corpus.held_out.bytes(), store.parameter_count(),
@@ -115,8 +120,9 @@ int train_in(World& world, const example::Options& o) {
     for (std::size_t q = 0; q < r.samples.size(); ++q) {
       const auto samples = static_cast<double>(r.samples[q]);
       state.rank_share.push_back(samples / static_cast<double>(o.batch));
-      state.rank_speed.push_back(r.busy_seconds[q] > 0
-                                     ? samples * static_cast<double>(o.context) / r.busy_seconds[q]
+      state.rank_speed.push_back(r.outcome.rank_seconds[q] > 0
+                                     ? samples * static_cast<double>(o.context) /
+                                           r.outcome.rank_seconds[q]
                                      : 0.0);
     }
     progress.show(state, false);

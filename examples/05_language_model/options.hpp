@@ -36,7 +36,8 @@ struct Options {
   bool recompute = false;
   std::uint64_t seed = 1;
   std::string precision = "f32";
-  std::string shares = "equal";
+  std::string shares = "auto";
+  std::string replay_shares;
   std::int64_t eval_every = 0;
   std::int64_t generate = 400;
   std::string prompt = "The ";
@@ -104,8 +105,13 @@ inline std::optional<Options> parse_options(int argc, char** argv, int rank) {
       ->capture_default_str()
       ->check(positive)
       ->group(training);
-  app.add_option("--shares", o.shares, "Of the batch, a number a rank: 3:1; or equal")
+  app.add_option("--shares", o.shares,
+                 "Of the batch: auto follows the ranks' speeds (or proportional, by another rule); "
+                 "equal, or a number a rank, 3:1, stay")
       ->capture_default_str()
+      ->group(training);
+  app.add_option("--replay-shares", o.replay_shares,
+                 "Share out every batch as the run that wrote this checkpoint did")
       ->group(training);
   app.add_option("--lr", o.lr, "Learning rate, the highest")
       ->capture_default_str()

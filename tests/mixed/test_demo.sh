@@ -29,6 +29,27 @@ train --steps 10 --shares 3:1 --out "$work/parts" --resume || fail "resuming: $(
 cmp "$work/whole/checkpoint.safetensors" "$work/parts/checkpoint.safetensors" ||
   fail "K02: the resumed run differs from the uninterrupted one"
 
+# Shares that follow speed: the run's log makes another run compute the same bits, and a run that is
+# interrupted goes on with the shares that it had.
+train --steps 12 --batch 16 --out "$work/auto" || fail "shares that follow speed: $(cat "$work/log")"
+train --steps 12 --batch 16 --replay-shares "$work/auto/checkpoint.safetensors" --out "$work/replay" ||
+  fail "replaying shares: $(cat "$work/log")"
+python3 - "$work/auto" "$work/replay" <<'PY' || fail "the replayed run differs, or the shares were not told"
+import json, struct, sys
+def read(folder):
+    with open(folder + "/checkpoint.safetensors", "rb") as f:
+        size = struct.unpack("<Q", f.read(8))[0]
+        header = json.loads(f.read(size))
+        return header["__metadata__"]["krama.shares"], f.read()
+(log, bits), (replayed, same) = map(read, sys.argv[1:3])
+assert bits == same
+strip = lambda text: [line.split()[:2] for line in text.splitlines()]
+assert strip(log) == strip(replayed), (log, replayed)
+told = [json.loads(line) for line in open(sys.argv[1] + "/metrics.jsonl")]
+told = [line for line in told if "shares" in line]
+assert told and all(sum(line["shares"]) == 16 and line["reason"] for line in told), told
+PY
+
 for file in metrics.jsonl trace.json checkpoint.safetensors; do
   [ -s "$work/whole/$file" ] || fail "there is no $file"
 done
@@ -55,6 +76,8 @@ expect() {
 expect "no such file" --data "$work/nothing" --steps 2
 expect "--bogus" --bogus --steps 2
 expect "3 numbers for 2 ranks" --shares 1:2:3 --steps 2
+expect "shares out 16 samples" --replay-shares "$work/auto/checkpoint.safetensors" --batch 8 --steps 2
+expect "not a number" --shares sometimes --steps 2
 expect "cannot be divided" --features 33 --steps 2
 expect "no such file" --resume --steps 2
 expect "was 1 when it was written" --resume --seed 2 --steps 20 --out "$work/whole"

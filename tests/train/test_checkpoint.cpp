@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "train/shared_folder.hpp"
 #include "train/train_test.hpp"
 
 using namespace train_test;
@@ -17,40 +18,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A folder that all ranks see, gone with the object.
-class SharedFolder {
- public:
-  explicit SharedFolder(krama::MpiComm world) : world_(world) {
-    std::string made;
-    if (world.rank() == 0) {
-      std::string pattern = (fs::temp_directory_path() / "krama-train-XXXXXX").string();
-      REQUIRE(::mkdtemp(pattern.data()) != nullptr);
-      made = pattern;
-    }
-    path_ = world.gather_text(made, "folder").front();
-  }
-  SharedFolder(const SharedFolder&) = delete;
-  SharedFolder& operator=(const SharedFolder&) = delete;
-  ~SharedFolder() {
-    world_.barrier("folder");
-    if (world_.rank() == 0) fs::remove_all(path_);
-  }
-  [[nodiscard]] const fs::path& path() const { return path_; }
-  [[nodiscard]] std::size_t files() const {
-    return static_cast<std::size_t>(
-        std::distance(fs::directory_iterator(path_), fs::directory_iterator{}));
-  }
-
- private:
-  krama::MpiComm world_;
-  fs::path path_;
-};
-
 krama::train::TrainerOptions options(std::int64_t steps, std::vector<double> shares = {}) {
   return {.global_batch = 12,
           .steps = steps,
           .seed = 9,
-          .shares = std::move(shares),
+          .shares = {.fixed = std::move(shares)},
           .executor = {.micro_batch = 5, .bucket_elements = 256}};
 }
 

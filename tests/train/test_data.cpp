@@ -2,6 +2,7 @@
 // Copyright (c) the Krama authors
 
 #include <krama/train/data.hpp>
+#include <krama/train/share_options.hpp>
 #include <krama/train/sources.hpp>
 
 #include <array>
@@ -101,11 +102,16 @@ TEST_CASE("split of a batch: exact, fair, and nothing for a share of zero", "[tr
 }
 
 TEST_CASE("shares: what is accepted and what is refused", "[train]") {
-  CHECK(parse_shares("equal", 3) == std::vector<double>{1, 1, 1});
-  CHECK(parse_shares("3:1", 2) == std::vector<double>{3, 1});
-  CHECK(parse_shares("0:0.5", 2) == std::vector<double>{0, 0.5});
+  CHECK(parse_shares("equal", 3).fixed == std::vector<double>{1, 1, 1});
+  CHECK(parse_shares("3:1", 2).fixed == std::vector<double>{3, 1});
+  CHECK(parse_shares("0:0.5", 2).fixed == std::vector<double>{0, 0.5});
+  CHECK(parse_shares("auto", 2).fixed.empty());
+  CHECK(parse_shares("auto", 2).rule == ShareRule::model);
+  CHECK(parse_shares("proportional", 2).fixed.empty());
+  CHECK(parse_shares("proportional", 2).rule == ShareRule::proportional);
   CHECK_THROWS_WITH(parse_shares("3:1", 3), ContainsSubstring("2 numbers for 3 ranks"));
-  for (const char* bad : {"", "3:", ":1", "3:x", "3;1", "-1:2", "0:0", "1e", "nan:1"}) {
+  for (const char* bad :
+       {"", "3:", ":1", "3:x", "3;1", "-1:2", "0:0", "1e", "nan:1", "automatic"}) {
     CAPTURE(bad);
     CHECK_THROWS_AS(parse_shares(bad, 2), krama::Error);
   }

@@ -48,7 +48,7 @@ TEST_CASE("evaluate: D06 each sample exactly once, for any number of ranks and s
     for (const auto& shares : some_shares(world.size())) {
       CAPTURE(samples, shares);
       Setup<double, krama::MpiComm> s(
-          world, {.steps = 1, .shares = shares, .executor = {.micro_batch = 4}});
+          world, {.steps = 1, .shares = {.fixed = shares}, .executor = {.micro_batch = 4}});
       const Counting source(samples);
       const double loss = s.trainer.evaluate(source);
       CHECK(loss == Catch::Approx(wanted).epsilon(1e-13));
@@ -74,7 +74,7 @@ TEST_CASE("fit: any ranks and shares train what one rank trains", "[train]") {
     Setup<double, krama::MpiComm> s(world, {.global_batch = 16,
                                             .steps = 9,
                                             .seed = 4,
-                                            .shares = shares,
+                                            .shares = {.fixed = shares},
                                             .executor = {.micro_batch = 3}});
     std::vector<std::int64_t> steps;
     s.trainer.fit(data, [&](const krama::train::StepReport& r) {
@@ -124,7 +124,8 @@ TEST_CASE("trainer: options that cannot work are refused", "[train]") {
   CHECK_THROWS_WITH(S(world, {.global_batch = 0, .steps = 1}), ContainsSubstring("global batch"));
   CHECK_THROWS_WITH(S(world, {.global_batch = 4}), ContainsSubstring("time limit"));
   const std::vector<double> too_many(static_cast<std::size_t>(world.size()) + 1, 1.0);
-  CHECK_THROWS_WITH(S(world, {.steps = 1, .shares = too_many}), ContainsSubstring("shares"));
+  CHECK_THROWS_WITH(S(world, {.steps = 1, .shares = {.fixed = too_many}}),
+                    ContainsSubstring("shares"));
   // A source of another width than the model's input.
   Setup<float, krama::MpiComm> s(world,
                                  {.global_batch = 4, .steps = 1, .executor = {.micro_batch = 4}});

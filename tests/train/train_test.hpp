@@ -42,8 +42,14 @@ class Setup {
       : model(krama::models::mlp<D, T>({{2, 24, 2}})),
         store(model.make_store(exec, 1)),
         trainer(exec, model, store, {}, {}, krama::optim::Schedule::constant(0.02), comm,
-                std::move(options)) {}
+                quiet(std::move(options))) {}
   [[nodiscard]] auto values() const { return krama::download(exec, store.values()); }
+
+  /// Nothing printed unless a test wants to see it.
+  static krama::train::TrainerOptions quiet(krama::train::TrainerOptions options) {
+    if (!options.on_shares) options.on_shares = [](const krama::plan::ShareChange&) {};
+    return options;
+  }
 
   krama::exec_of<D> exec;
   krama::nn::Model<D, T> model;

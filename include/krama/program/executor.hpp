@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -19,6 +20,7 @@
 #include <krama/optim/optimizer.hpp>
 #include <krama/plan/plain.hpp>
 #include <krama/plan/recompute.hpp>
+#include <krama/program/gather_numbers.hpp>
 #include <krama/program/rank_group.hpp>
 #include <krama/program/shard.hpp>
 #include <krama/program/step_values.hpp>
@@ -33,6 +35,10 @@ struct ExecutorOptions {
   std::int64_t bucket_elements = 1 << 22;
   std::vector<bool> recompute = {};        ///< blocks whose stash is made again; empty: none
   std::vector<double> owner_weights = {};  ///< how parameters are shared out; empty: equally
+  /// Called when this rank's gradients of a step are ready, before they are reduced, with the samples
+  /// and the seconds since the step began. What it does counts as computing; see
+  /// testing::EmulatedSpeed.
+  std::function<void(std::int64_t samples, double seconds)> after_backward = {};
 };
 
 /// What a micro-batch's memory looks like to whoever fills it.
@@ -49,6 +55,9 @@ struct StepOutcome {
   double weight = 0;     ///< sum of weights; 0: nothing to learn from, nothing was changed
   double grad_norm = 0;  ///< of the mean gradient, before clipping
   bool finite = true;    ///< false: the gradient held Inf or NaN, nothing was changed
+  /// Of each rank, from the beginning of the step until its gradients were ready to be reduced:
+  /// getting and computing its samples, without waiting for other ranks.
+  std::vector<double> rank_seconds;
   [[nodiscard]] double loss() const { return weight > 0 ? loss_sum / weight : 0.0; }
 };
 
@@ -115,9 +124,7 @@ class Executor {
                    std::int64_t samples, const Feed& feed) {
     batch_ = {first_sample, samples, seed, number};
     lr_ = lr;
-    busy_us_ = 0;
     for (const auto& i : begin_step()) timed(i, [&] { execute(i, feed, true); });
-    if (group_) busy_us_ -= 1e6 * group_->take_seconds();
     if (updates_now()) ++updates_;
     return outcome_;
   }
@@ -158,8 +165,6 @@ class Executor {
   [[nodiscard]] const ExecutorOptions& options() const { return options_; }
   [[nodiscard]] const Optimizer& optimizer() const { return optimizer_; }
   [[nodiscard]] TraceRecorder& trace() { return trace_; }
-  /// Seconds that this rank's last step spent on anything but communication.
-  [[nodiscard]] double busy_seconds() const { return busy_us_ * 1e-6; }
   /// Number of updates made; the `step` of the next one is this plus 1.
   [[nodiscard]] std::int64_t updates() const { return updates_; }
   void set_updates(std::int64_t n) { updates_ = n; }
@@ -177,6 +182,7 @@ class Executor {
 
  private:
   using Model = nn::Model<D, T>;
+  using Clock = std::chrono::steady_clock;
 
   [[nodiscard]] int micro_batches() const {
     return static_cast<int>((batch_.samples + options_.micro_batch - 1) / options_.micro_batch);
@@ -185,12 +191,28 @@ class Executor {
   /// The program of a step over `batch_`, agreed with the other ranks where they must be asked.
   plan::Program begin_step() {
     outcome_ = {};
+    gradients_ready_ = false;
     fill(exec_, sums_.ref(), 0.0);
     agreement_ = {micro_batches(), 0};
     if (comm_.size() > 1 && (group_ || store_->has_buffers())) {
       agreement_ = agree_step(comm_, micro_batches(), options_.recompute, group_ != nullptr);
     }
+    if (group_) group_->take_seconds();
+    begin_ = Clock::now();
     return step_program(agreement_.micro_batches);
+  }
+  /// This rank's share of the step is computed. Nothing waits here that would not wait in the
+  /// reduction that follows. What layers waited for other ranks does not count as computing.
+  void gradients_ready() {
+    if (gradients_ready_) return;
+    gradients_ready_ = true;
+    kokkos_ext::fence(exec_, "krama::program::gradients ready");
+    const double waited = group_ ? group_->take_seconds() : 0.0;
+    const auto since = [this, waited] {
+      return std::chrono::duration<double>(Clock::now() - begin_).count() - waited;
+    };
+    if (options_.after_backward) options_.after_backward(batch_.samples, since());
+    my_seconds_ = since();
   }
 
   template <class F>
@@ -199,7 +221,6 @@ class Executor {
     f();
     // Only a trace needs the end of asynchronous work; otherwise nobody waits here.
     if (trace_.on()) kokkos_ext::fence(exec_, "krama::program::trace");
-    if (lane_of(i.op) != plan::Lane::comm) busy_us_ += trace_.now_us() - begin;
     if (trace_.on()) trace_.add(i, batch_.step, begin);
   }
 
@@ -281,6 +302,7 @@ class Executor {
   }
 
   void reduce(int k) {
+    gradients_ready();
     if (shard_.holds_buffers(k) && comm_.rank() != agreement_.buffer_source) {
       fill(exec_, bucket_of(store_->grads(), k), A{0});
     }
@@ -290,7 +312,9 @@ class Executor {
 
   /// The second agreement: what every rank must know before anybody updates.
   void agree() {
-    std::array<double, 4> v{};  // loss, weight, squared norm, non-finite pieces
+    gradients_ready();
+    // Loss, weight, squared norm and non-finite pieces are added up in rank order; each rank's time.
+    std::array<double, 5> v{};
     const auto sums = download(exec_, sums_.ref());
     v[0] = sums[0];
     v[1] = sums[1];
@@ -302,7 +326,13 @@ class Executor {
       v[2] = 0;
       v[3] = 1;
     }
-    comm_.sum_in_rank_order(v, "step agreement");
+    v[4] = my_seconds_;
+    const auto all = gather_numbers(comm_, v, "step agreement");
+    v = {};
+    for (const auto& rank : all) {
+      for (std::size_t i = 0; i < 4; ++i) v[i] += rank[i];
+      outcome_.rank_seconds.push_back(rank[4]);
+    }
     outcome_.loss_sum = v[0];
     outcome_.weight = v[1];
     outcome_.finite = v[3] == 0 && std::isfinite(v[0]);
@@ -360,7 +390,9 @@ class Executor {
   StepOutcome outcome_;
   double lr_ = 0;
   double scale_ = 0;
-  double busy_us_ = 0;
+  Clock::time_point begin_;
+  bool gradients_ready_ = false;
+  double my_seconds_ = 0;
   std::int64_t updates_ = 0;
 };
 

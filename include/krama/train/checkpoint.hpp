@@ -30,7 +30,8 @@ std::map<std::string, std::string> checkpoint_metadata(Trainer& t) {
           {"krama.step", std::to_string(t.steps_done())},
           {"krama.updates", std::to_string(t.executor().updates())},
           {"krama.seed", std::to_string(t.options().seed)},
-          {"krama.global_batch", std::to_string(t.options().global_batch)}};
+          {"krama.global_batch", std::to_string(t.options().global_batch)},
+          {"krama.shares", t.shares().log().text()}};
 }
 
 /// One flat array of the whole model from every rank's owned pieces, on the host of every rank.
@@ -78,6 +79,12 @@ inline std::int64_t metadata_number(const io::SafetensorsReader& file, const std
   KRAMA_EXPECTS(at != file.metadata().end(), "{}: no \"{}\" in the metadata; not a checkpoint",
                 file.name(), key);
   return std::stoll(at->second);
+}
+
+/// Empty for a file from before shares were logged.
+inline std::string share_log_text(const io::SafetensorsReader& file) {
+  const auto at = file.metadata().find("krama.shares");
+  return at == file.metadata().end() ? "" : at->second;
 }
 
 }  // namespace detail
@@ -137,6 +144,7 @@ void load_checkpoint(const E& exec, Trainer& t, const std::filesystem::path& pat
   std::array<std::vector<A>, Optimizer::states> states;
   states.fill(std::vector<A>(size, A{0}));
   std::array<std::int64_t, 2> progress{};
+  std::string shares;
   on_rank_zero(t.comm(), "load checkpoint", [&] {
     const io::SafetensorsReader file(path);
     const auto same = [&](const std::string& key, std::uint64_t mine) {
@@ -148,6 +156,7 @@ void load_checkpoint(const E& exec, Trainer& t, const std::filesystem::path& pat
     same("krama.global_batch", static_cast<std::uint64_t>(t.options().global_batch));
     progress = {detail::metadata_number(file, "krama.step"),
                 detail::metadata_number(file, "krama.updates")};
+    shares = detail::share_log_text(file);
     std::vector<std::string> names;
     for (const auto& seg : t.store().segments()) {
       names.push_back(seg.name);
@@ -176,6 +185,26 @@ void load_checkpoint(const E& exec, Trainer& t, const std::filesystem::path& pat
   t.comm().sum(progress, "checkpoint progress");  // only rank 0's are not zero
   t.set_steps_done(progress[0]);
   t.executor().set_updates(progress[1]);
+  t.shares().resume(progress[0],
+                    ShareLog::parse(t.comm().gather_text(shares, "checkpoint shares").front()));
+}
+
+/// Lets a run share out its batches as the run that wrote `path` did, up to the checkpoint's step;
+/// with the same ranks and seed it computes the same bits. Collective over comm.
+/// \throws Error on every rank when the file is missing or damaged.
+template <Communicator C>
+void replay_shares(C& comm, const std::filesystem::path& path, ShareOptions& options) {
+  std::string text;
+  std::array<std::int64_t, 1> steps{};
+  on_rank_zero(comm, "read share log", [&] {
+    const io::SafetensorsReader file(path);
+    steps[0] = detail::metadata_number(file, "krama.step");
+    text = detail::share_log_text(file);
+    KRAMA_EXPECTS(!ShareLog::parse(text).empty(), "{}: no share log in it", file.name());
+  });
+  options.replay = ShareLog::parse(comm.gather_text(text, "share log").front());
+  comm.sum(steps, "steps of the share log");  // only rank 0's are not zero
+  options.replay_until = steps[0];
 }
 
 }  // namespace krama::train

@@ -14,6 +14,7 @@
 #include <krama/core/error.hpp>
 #include <krama/core/extents.hpp>
 #include <krama/core/random.hpp>
+#include <krama/plan/shares.hpp>
 
 namespace krama::train {
 
@@ -80,59 +81,6 @@ class SampleSequence {
   bool made_ = false;
 };
 
-/// How many of `batch` samples each rank takes, in proportion to `weights`: largest remainders, ties
-/// to the lower rank; a rank of weight 0 takes none. Sums to `batch` exactly.
-inline std::vector<std::int64_t> split_batch(std::int64_t batch, std::span<const double> weights) {
-  double total = 0;
-  for (const double w : weights) {
-    KRAMA_EXPECTS(w >= 0 && w < 1e300, "a share is {}; it must be zero or more", w);
-    total += w;
-  }
-  KRAMA_EXPECTS(total > 0, "all {} shares are zero", weights.size());
-  std::vector<std::int64_t> counts;
-  std::vector<std::pair<double, std::size_t>> remainders;
-  std::int64_t given = 0;
-  for (std::size_t r = 0; r < weights.size(); ++r) {
-    const double ideal = static_cast<double>(batch) * (weights[r] / total);
-    counts.push_back(static_cast<std::int64_t>(ideal));
-    remainders.emplace_back(static_cast<double>(counts.back()) - ideal, r);
-    given += counts.back();
-  }
-  std::sort(remainders.begin(), remainders.end());
-  for (std::size_t k = 0; given < batch; ++given, ++k) {
-    ++counts[remainders[k % remainders.size()].second];
-  }
-  return counts;
-}
-
-/// "3:1" as {3, 1}; "equal" as ones. One number a rank.
-inline std::vector<double> parse_shares(const std::string& text, int ranks) {
-  if (text == "equal") return std::vector<double>(static_cast<std::size_t>(ranks), 1.0);
-  std::vector<double> shares;
-  std::size_t at = 0;
-  while (at <= text.size()) {
-    const std::size_t end = std::min(text.find(':', at), text.size());
-    const std::string part = text.substr(at, end - at);
-    std::size_t used = 0;
-    double value = -1;
-    try {
-      value = std::stod(part, &used);
-    } catch (const std::exception&) {
-      used = std::string::npos;
-    }
-    KRAMA_EXPECTS(used == part.size() && value >= 0,
-                  "--shares {}: \"{}\" is not a number of zero or more; write for example 3:1, or "
-                  "equal",
-                  text, part);
-    shares.push_back(value);
-    at = end + 1;
-  }
-  KRAMA_EXPECTS(static_cast<int>(shares.size()) == ranks,
-                "--shares {} gives {} numbers for {} ranks", text, shares.size(), ranks);
-  double total = 0;
-  for (const double s : shares) total += s;
-  KRAMA_EXPECTS(total > 0, "--shares {}: at least one rank must get samples", text);
-  return shares;
-}
+using plan::split_batch;
 
 }  // namespace krama::train

@@ -6,16 +6,23 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
+#include <numeric>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <krama/optim/schedule.hpp>
 #include <krama/program/executor.hpp>
 #include <krama/program/fingerprint.hpp>
+#include <krama/program/gather_numbers.hpp>
 #include <krama/train/data.hpp>
 #include <krama/train/feeder.hpp>
+#include <krama/train/share_steering.hpp>
 
 namespace krama::train {
 
@@ -25,7 +32,10 @@ struct TrainerOptions {
   std::int64_t stop_after = 0;     ///< stop before step `stop_after`, as if interrupted; 0: do not
   double time_limit = 0;           ///< seconds of this call; 0: none
   std::uint64_t seed = 1;
-  std::vector<double> shares = {};       ///< of the batch, one a rank; empty: equal
+  ShareOptions shares = {};  ///< of the batch; default: they follow the ranks' speeds
+  /// Called on rank 0 when a run of several ranks begins and when its shares change; by default a
+  /// line is printed (unless KRAMA_QUIET=1).
+  std::function<void(const plan::ShareChange&)> on_shares = {};
   std::int64_t fingerprint_every = 100;  ///< steps between comparisons of the replicas; 0: never
   ExecutorOptions executor = {};
 };
@@ -36,10 +46,9 @@ struct StepReport {
   StepOutcome outcome;
   double learning_rate = 0;
   double step_seconds = 0;
-  double seconds = 0;                 ///< since this call of fit began
-  double fraction = 0;                ///< of the job that is done
-  std::vector<std::int64_t> samples;  ///< of each rank in this step
-  std::vector<double> busy_seconds;   ///< of each rank: computing, without waiting for others
+  double seconds = 0;    ///< since this call of fit began
+  double fraction = 0;   ///< of the job that is done
+  plan::Shares samples;  ///< of each rank in this step
 };
 
 /// Trains a model the usual way: for those who want no loop of their own. Everything it does is in
@@ -59,18 +68,9 @@ class Trainer {
         comm_(comm),
         schedule_(std::move(schedule)),
         options_(std::move(options)),
+        shares_(checked(options_), comm_.size(), comm_.rank(), options_.shares),
         executor_(exec, model, store, std::move(loss), std::move(optimizer), comm,
                   options_.executor) {
-    KRAMA_EXPECTS(options_.global_batch > 0, "the global batch must be positive, not {}",
-                  options_.global_batch);
-    KRAMA_EXPECTS(options_.steps > 0 || options_.time_limit > 0 || options_.stop_after > 0,
-                  "give a number of steps or a time limit");
-    if (options_.shares.empty()) {
-      options_.shares.assign(static_cast<std::size_t>(comm.size()), 1.0);
-    }
-    KRAMA_EXPECTS(static_cast<int>(options_.shares.size()) == comm.size(),
-                  "{} shares are given for {} ranks", options_.shares.size(), comm.size());
-    samples_ = split_batch(options_.global_batch, options_.shares);
     check_same_model(comm_, store);
   }
 
@@ -82,15 +82,16 @@ class Trainer {
     SampleSequence sequence(options_.seed, source.size());
     Feeder<D, T, Loss, Source> feeder(exec_, source);
     const auto r = static_cast<std::size_t>(comm_.rank());
-    std::int64_t first = 0;
-    for (std::size_t q = 0; q < r; ++q) first += samples_[q];
+    tell(shares_.beginning(steps_));
     bool wants_stop = false;
     while (continue_training(start, wants_stop)) {
       const auto begin = Clock::now();
-      const auto ids = sequence.ids(steps_ * options_.global_batch + first, samples_[r]);
+      const auto& samples = shares_.shares();
+      const std::int64_t first = first_of(samples);
+      const auto ids = sequence.ids(steps_ * options_.global_batch + first, samples[r]);
       const double lr = schedule_.at(steps_, fraction_);
       const StepOutcome o =
-          executor_.step(static_cast<std::uint32_t>(steps_), options_.seed, lr, first, samples_[r],
+          executor_.step(static_cast<std::uint32_t>(steps_), options_.seed, lr, first, samples[r],
                          feeder.feed(ids, options_.executor.micro_batch));
       ++steps_;
       KRAMA_EXPECTS(
@@ -101,14 +102,10 @@ class Trainer {
       if (options_.fingerprint_every > 0 && steps_ % options_.fingerprint_every == 0) {
         check_same_values(comm_, exec_, *store_, steps_);
       }
+      shares_.after_step(o.rank_seconds);
       if (!after_step) continue;
-      StepReport report{
-          steps_,   o, lr, seconds_since(begin), seconds_since(start), progress_fraction(start),
-          samples_, {}};
-      report.busy_seconds.assign(samples_.size(), 0.0);
-      report.busy_seconds[r] = executor_.busy_seconds();
-      comm_.sum_in_rank_order(report.busy_seconds, "busy seconds");
-      wants_stop = !after_step(report);
+      wants_stop = !after_step({steps_, o, lr, seconds_since(begin), seconds_since(start),
+                                progress_fraction(start), samples});
     }
   }
 
@@ -117,9 +114,9 @@ class Trainer {
   template <DataSource Source>
   double evaluate(const Source& source) {
     Feeder<D, T, Loss, Source> feeder(exec_, source);
-    const auto counts = split_batch(source.size(), options_.shares);
-    std::int64_t first = 0;
-    for (int q = 0; q < comm_.rank(); ++q) first += counts[static_cast<std::size_t>(q)];
+    const auto& now = shares_.shares();
+    const auto counts = split_batch(source.size(), std::vector<double>(now.begin(), now.end()));
+    const std::int64_t first = first_of(counts);
     const std::int64_t mine = counts[static_cast<std::size_t>(comm_.rank())];
     std::vector<std::int64_t> ids(static_cast<std::size_t>(mine));
     std::iota(ids.begin(), ids.end(), first);
@@ -135,7 +132,7 @@ class Trainer {
   [[nodiscard]] Exec& executor() { return executor_; }
   [[nodiscard]] Store& store() { return *store_; }
   [[nodiscard]] const TrainerOptions& options() const { return options_; }
-  [[nodiscard]] const std::vector<std::int64_t>& samples() const { return samples_; }
+  [[nodiscard]] ShareSteering& shares() { return shares_; }
   [[nodiscard]] Comm& comm() { return comm_; }
 
  private:
@@ -155,16 +152,45 @@ class Trainer {
   }
 
   /// The first agreement of a step: any rank that must stop stops all of them, and all follow rank
-  /// 0's clock, so that a schedule over time gives one learning rate.
+  /// 0's clock, so that a schedule over time gives one learning rate, and rank 0's shares.
   bool continue_training(Clock::time_point start, bool wants_stop) {
     const bool done = (options_.steps > 0 && steps_ >= options_.steps) ||
                       (options_.stop_after > 0 && steps_ >= options_.stop_after);
     const bool late = options_.time_limit > 0 && seconds_since(start) >= options_.time_limit;
-    std::array<double, 2> agreed{wants_stop || done || late ? 1.0 : 0.0,
-                                 comm_.rank() == 0 ? progress_fraction(start) : 0.0};
-    comm_.sum_in_rank_order(agreed, "step begins");
-    fraction_ = agreed[1];
-    return agreed[0] == 0;
+    std::vector<double> mine{wants_stop || done || late ? 1.0 : 0.0, progress_fraction(start)};
+    const auto news = shares_.announcement(steps_);
+    mine.insert(mine.end(), news.begin(), news.end());
+    const auto all = gather_numbers(comm_, mine, "step begins");
+    fraction_ = all[0][1];
+    if (std::any_of(all.begin(), all.end(), [](const auto& rank) { return rank[0] != 0; })) {
+      return false;
+    }
+    if (shares_.hear(steps_, std::span(all[0]).subspan(2))) tell(shares_.log().changes().back());
+    return true;
+  }
+
+  /// The global batch, once the options make sense.
+  static std::int64_t checked(const TrainerOptions& options) {
+    KRAMA_EXPECTS(options.global_batch > 0, "the global batch must be positive, not {}",
+                  options.global_batch);
+    KRAMA_EXPECTS(options.steps > 0 || options.time_limit > 0 || options.stop_after > 0,
+                  "give a number of steps or a time limit");
+    return options.global_batch;
+  }
+  /// Place of this rank's first sample when the ranks take `counts`.
+  [[nodiscard]] std::int64_t first_of(const plan::Shares& counts) const {
+    return std::accumulate(counts.begin(), counts.begin() + comm_.rank(), std::int64_t{0});
+  }
+  void tell(const plan::ShareChange& change) const {
+    if (comm_.rank() != 0 || comm_.size() == 1) return;
+    if (options_.on_shares) {
+      options_.on_shares(change);
+      return;
+    }
+    const char* quiet = std::getenv("KRAMA_QUIET");
+    if (quiet != nullptr && std::string_view(quiet) == "1") return;
+    std::fputs((change.line() + "\n").c_str(), stdout);
+    std::fflush(stdout);
   }
 
   exec_of<D> exec_;
@@ -172,7 +198,7 @@ class Trainer {
   Comm comm_;
   optim::Schedule schedule_;
   TrainerOptions options_;
-  std::vector<std::int64_t> samples_;
+  ShareSteering shares_;
   Exec executor_;
   std::int64_t steps_ = 0;
   double fraction_ = 0;
