@@ -16,10 +16,12 @@
 #include <krama/nn/losses/loss.hpp>
 #include <krama/optim/clip.hpp>
 #include <krama/optim/optimizer.hpp>
+#include <krama/plan/offload.hpp>
 #include <krama/plan/plain.hpp>
 #include <krama/plan/recompute.hpp>
 #include <krama/program/shard.hpp>
 #include <krama/program/step_values.hpp>
+#include <krama/program/swap_lane.hpp>
 #include <krama/program/trace.hpp>
 
 namespace krama {
@@ -30,6 +32,8 @@ struct ExecutorOptions {
   double clip_norm = 0.0;          ///< global gradient norm at most this; 0: no clipping
   std::int64_t bucket_elements = 1 << 22;
   std::vector<bool> recompute = {};        ///< blocks whose stash is made again; empty: none
+  plan::Offload offload = {};              ///< a memory plan instead; empty: everything is kept
+  SwapOptions swap = {};                   ///< where it swaps to
   std::vector<double> owner_weights = {};  ///< how parameters are shared out; empty: equally
 };
 
@@ -74,7 +78,8 @@ class Executor {
         options_(options),
         shard_(make_shard()),
         memory_(plan::plan_step_memory(step_program(1), step_sizes(model, options.micro_batch))),
-        values_(exec, model, store, memory_, options.memory_budget) {
+        values_(exec, model, store, memory_, options.memory_budget),
+        swap_(exec, memory_, options.swap) {
     const auto output = model.value(model.output_value());
     const Shape out = Model::batched(output.sample, options.micro_batch);
     const std::int64_t rows = out.template collapsed<2>()[0];
@@ -94,15 +99,34 @@ class Executor {
   /// The step of this rank with `micro_batches` micro-batches, as the options want it.
   [[nodiscard]] plan::Program step_program(int micro_batches) const {
     auto p = plan::plain_step(model_->block_count(), micro_batches, shard_.bucket_count());
-    if (options_.recompute.empty()) return p;
+    if (options_.recompute.empty()) return plan::with_offload(p, options_.offload);
+    KRAMA_EXPECTS(options_.offload.what.empty(), "give a memory plan or a list of blocks to recompute");
     KRAMA_EXPECTS(static_cast<int>(options_.recompute.size()) == model_->block_count(),
                   "recompute names {} blocks, the model has {}", options_.recompute.size(),
                   model_->block_count());
     return plan::with_recompute(p, options_.recompute);
   }
 
+  /// Follows another memory plan from the next step on; parameters and moments stay as they are.
+  /// \throws OutOfMemory, TierError when it cannot; the executor is as before then
+  void adopt(const plan::Offload& offload) {
+    const plan::Offload before = std::exchange(options_.offload, offload);
+    try {
+      const auto memory =
+          plan::plan_step_memory(step_program(1), step_sizes(*model_, options_.micro_batch));
+      StepValues<D, T> values(exec_, *model_, *store_, memory, options_.memory_budget);
+      swap_ = SwapLane<D, T>(exec_, memory, options_.swap);
+      values_ = std::move(values);
+      memory_ = memory;
+    } catch (...) {
+      options_.offload = before;
+      throw;
+    }
+  }
+
   /// One training step. `first_sample` and `samples` say which part of the global batch is this
   /// rank's; `feed` fills micro-batch after micro-batch. Collective over comm; waits.
+  /// \throws Error on every rank when swapping failed on one; nothing was changed then
   StepOutcome step(std::uint32_t number, std::uint64_t seed, double lr, std::int64_t first_sample,
                    std::int64_t samples, const Feed& feed) {
     const auto micros =
@@ -113,7 +137,7 @@ class Executor {
     outcome_ = {};
     busy_us_ = 0;
     fill(exec_, sums_.ref(), 0.0);
-    for (const auto& i : program) timed(i, [&] { execute(i, feed, true); });
+    for (const auto& i : program) timed(i, [&] { attempt(i, feed); });
     if (updates_now()) ++updates_;
     return outcome_;
   }
@@ -171,7 +195,7 @@ class Executor {
     fill(exec_, sums_.ref(), 0.0);
     for (const auto& i : step_program(micros)) {
       if (i.op == plan::Op::update || i.op == plan::Op::gather) continue;
-      execute(i, feed, true);
+      timed(i, [&] { attempt(i, feed); });
     }
     return outcome_;
   }
@@ -199,6 +223,17 @@ class Executor {
     if (trace_.on()) kokkos_ext::fence(exec_, "krama::program::trace");
     if (lane_of(i.op) != plan::Lane::comm) busy_us_ += trace_.now_us() - begin;
     if (trace_.on()) trace_.add(i, batch_.step, begin);
+  }
+
+  /// One instruction of a training step. Where the far tier fails, this rank goes on with what the
+  /// other ranks wait for, until all of them agree to stop before anything is updated.
+  void attempt(const plan::Instr& i, const Feed& feed) {
+    if (!broken_.empty() && lane_of(i.op) != plan::Lane::comm) return;
+    try {
+      execute(i, feed, true);
+    } catch (const TierError& e) {
+      broken_ = e.what();
+    }
   }
 
   void execute(const plan::Instr& i, const Feed& feed, bool training) {
@@ -233,6 +268,12 @@ class Executor {
         break;
       case Op::gather:
         gather(i.index);
+        break;
+      case Op::swap_out:
+      case Op::await_out:
+      case Op::swap_in:
+      case Op::await_in:
+        swap_.execute(i, values_);
         break;
     }
   }
@@ -283,7 +324,8 @@ class Executor {
 
   /// The second agreement: what every rank must know before anybody updates.
   void agree() {
-    std::array<double, 4> v{};  // loss, weight, squared norm, non-finite pieces
+    // Loss, weight, squared norm, non-finite pieces; ranks whose swapping failed, and which.
+    std::array<double, 6> v{};
     const auto sums = download(exec_, sums_.ref());
     v[0] = sums[0];
     v[1] = sums[1];
@@ -295,7 +337,10 @@ class Executor {
       v[2] = 0;
       v[3] = 1;
     }
+    v[4] = broken_.empty() ? 0 : 1;
+    v[5] = broken_.empty() ? 0 : comm_.rank();
     comm_.sum_in_rank_order(v, "step agreement");
+    if (v[4] > 0) stop_broken_step(static_cast<int>(v[4]), static_cast<int>(v[5]));
     outcome_.loss_sum = v[0];
     outcome_.weight = v[1];
     outcome_.finite = v[3] == 0 && std::isfinite(v[0]);
@@ -304,6 +349,13 @@ class Executor {
     if (options_.clip_norm > 0) {
       scale_ = scale_ * optim::clip_factor(outcome_.grad_norm, options_.clip_norm);
     }
+  }
+  [[noreturn]] void stop_broken_step(int ranks, int rank) {
+    const std::string mine = std::exchange(broken_, {});
+    swap_.settle();
+    const std::string where = ranks == 1 ? fmt::format("rank {}", rank) : fmt::format("{} ranks", ranks);
+    throw Error(fmt::format("swapping failed on {}, parameters are as before the step{}{}", where,
+                                mine.empty() ? "" : ": ", mine));
   }
   [[nodiscard]] bool updates_now() const { return outcome_.finite && outcome_.weight > 0; }
 
@@ -337,6 +389,8 @@ class Executor {
   Shard shard_;
   plan::StepMemory memory_;
   StepValues<D, T> values_;
+  SwapLane<D, T> swap_;
+  std::string broken_;  ///< why this rank cannot go on with its step
   Tensor<nn::target_of<Loss, T>, 1, M> targets_;
   Tensor<A, 1, M> weights_;
   Tensor<double, 1, M> sums_;
