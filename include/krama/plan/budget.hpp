@@ -8,6 +8,7 @@
 #include <limits>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include <krama/plan/memory_planner.hpp>
 #include <krama/plan/offload.hpp>
@@ -53,59 +54,68 @@ inline PlacedPlan place_plan(const StepCosts& costs, const StepSizes& sizes, Mem
   return {std::move(plan), std::move(offload), std::move(memory)};
 }
 
+/// Plans that need little: every block treated alike, each with the least memory for saved values
+/// with which it works.
+inline std::vector<PlacedPlan> least_plans(const StepCosts& costs, const StepSizes& sizes) {
+  std::vector<PlacedPlan> all;
+  for (const Residency r :
+       {Residency::keep, Residency::recompute, Residency::swap, Residency::swap_input}) {
+    MemoryPlan plan;
+    plan.method = name_of(r);
+    plan.what.assign(costs.blocks.size(), r);
+    StepCosts least = costs;
+    least.budget = 0;
+    for (plan.predicted = StepSimulator(least).run(plan.what); !plan.predicted.fits;) {
+      least.budget = plan.predicted.needed;
+      plan.predicted = StepSimulator(least).run(plan.what);
+    }
+    all.push_back(place_plan(least, sizes, std::move(plan)));
+  }
+  return all;
+}
+
+/// The smallest budget that `plan_within` is sure to find a plan for.
+inline std::int64_t smallest_step_budget(const StepSizes& sizes) {
+  std::int64_t smallest = std::numeric_limits<std::int64_t>::max();
+  for (const auto& p : least_plans(byte_costs(sizes), sizes)) {
+    smallest = std::min(smallest, p.memory.peak);
+  }
+  return smallest;
+}
+
 /// Plans within `budget` bytes for everything that a step computes: saved values and, beside them,
 /// gradients, scratch memory and values on their way. What the latter take depends on the plan, so
-/// plans are made for less and less until one with all its places fits. Nothing where none does.
+/// plans are made for less and less memory until one fits with all its places. Nothing where none
+/// does.
 inline std::optional<PlacedPlan> plan_within(StepCosts costs, const StepSizes& sizes,
                                              std::int64_t budget, const Planner& planner) {
   std::optional<PlacedPlan> best;
+  const auto consider = [&](PlacedPlan&& placed) {
+    if (placed.memory.peak > budget) return;
+    if (best && best->plan.predicted.seconds <= placed.plan.predicted.seconds) return;
+    best = std::move(placed);
+  };
+  for (auto& placed : least_plans(costs, sizes)) consider(std::move(placed));
+  std::int64_t too_much = std::numeric_limits<std::int64_t>::max();
   std::int64_t room = budget;
-  std::int64_t fits = 0;
-  for (int attempt = 0; attempt < 12 && room > 0; ++attempt) {
+  for (int attempt = 0; attempt < 10 && room > 0; ++attempt) {
     costs.budget = room;
     auto plan = planner(costs);
     if (!plan) break;
     PlacedPlan placed = place_plan(costs, sizes, std::move(*plan));
     const std::int64_t over = placed.memory.peak - budget;
-    if (over <= 0) {
-      if (!best || placed.plan.predicted.seconds < best->plan.predicted.seconds) {
-        best = std::move(placed);
-      }
-      // Too careful? Try half of what is left.
-      fits = room;
-      if (-over < budget / 32 || attempt == 0) break;
-      room += -over / 2;
-    } else if (fits > 0) {
-      break;
-    } else {
-      room -= std::max(over, budget / 256);
+    consider(std::move(placed));
+    if (over > 0) {
+      too_much = room;
+      room -= std::max(over, budget / 256 + 1);
+      continue;
     }
+    // Was that too careful? Half of what is left, while it is worth the trouble.
+    const std::int64_t more = std::min(-over, too_much - room) / 2;
+    if (more <= budget / 64) break;
+    room += more;
   }
   return best;
-}
-
-/// The smallest budget in which everything fits that a step computes, by any plan of the two simplest
-/// shapes; what a refusal names.
-inline std::int64_t smallest_step_budget(const StepSizes& sizes) {
-  StepCosts costs = byte_costs(sizes);
-  costs.budget = std::numeric_limits<std::int64_t>::max() / 4;
-  std::int64_t smallest = costs.budget;
-  for (const Residency r : {Residency::keep, Residency::recompute, Residency::swap,
-                            Residency::swap_input}) {
-    const Residencies what(costs.blocks.size(), r);
-    // The least that the class needs, so that every transfer is waited for as early as possible.
-    StepCosts least = costs;
-    least.budget = 0;
-    for (int i = 0; i < static_cast<int>(what.size()) + 2; ++i) {
-      const Prediction p = StepSimulator(least).run(what);
-      if (p.fits) break;
-      least.budget = p.needed;
-    }
-    MemoryPlan plan;
-    plan.what = what;
-    smallest = std::min(smallest, place_plan(least, sizes, std::move(plan)).memory.peak);
-  }
-  return smallest;
 }
 
 }  // namespace krama::plan

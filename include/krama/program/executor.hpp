@@ -110,7 +110,9 @@ class Executor {
   /// Follows another memory plan from the next step on; parameters and moments stay as they are.
   /// \throws OutOfMemory, TierError when it cannot; the executor is as before then
   void adopt(const plan::Offload& offload) {
-    const plan::Offload before = std::exchange(options_.offload, offload);
+    const ExecutorOptions before = options_;
+    options_.offload = offload;
+    options_.recompute.clear();
     try {
       const auto memory =
           plan::plan_step_memory(step_program(1), step_sizes(*model_, options_.micro_batch));
@@ -119,7 +121,7 @@ class Executor {
       values_ = std::move(values);
       memory_ = memory;
     } catch (...) {
-      options_.offload = before;
+      options_ = before;
       throw;
     }
   }
@@ -173,6 +175,11 @@ class Executor {
 
   [[nodiscard]] const Shard& shard() const { return shard_; }
   [[nodiscard]] const plan::StepMemory& memory() const { return memory_; }
+  [[nodiscard]] plan::StepSizes sizes() const { return step_sizes(*model_, options_.micro_batch); }
+  [[nodiscard]] const nn::Model<D, T>& model() const { return *model_; }
+  /// The memory of values and stashes, for measurements between steps.
+  [[nodiscard]] StepValues<D, T>& values() { return values_; }
+  [[nodiscard]] const SwapLane<D, T>& swap() const { return swap_; }
   [[nodiscard]] TensorRef<A, 1, M> state(int s) const {
     return states_[static_cast<std::size_t>(s)].ref();
   }
