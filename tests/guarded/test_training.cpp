@@ -5,6 +5,7 @@
 #include <krama/optim/adam.hpp>
 #include <krama/optim/adamw.hpp>
 #include <krama/optim/sgd.hpp>
+#include <krama/plan/budget.hpp>
 #include <krama/testing/check_optimizer.hpp>
 #include <krama/testing/guarded/device.hpp>
 
@@ -68,7 +69,7 @@ struct Trained {
 /// Three steps of a small GPT with micro-batches, recomputation and clipping, an evaluation and a
 /// prediction.
 template <class D>
-Trained train() {
+Trained train(const plan::Offload& offload = {}) {
   const exec_of<D> exec;
   const auto data = Gpt::data();
   const auto model = models::gpt<D, float>(
@@ -79,7 +80,9 @@ Trained train() {
       {.micro_batch = 4,
        .clip_norm = 0.5,
        .bucket_elements = 1000,
-       .recompute = {false, true, true, false}});
+       .recompute =
+           offload.what.empty() ? std::vector<bool>{false, true, true, false} : std::vector<bool>{},
+       .offload = offload});
   Trained t;
   for (std::uint32_t step = 0; step < 3; ++step) {
     t.outcomes.push_back(
@@ -153,4 +156,21 @@ TEST_CASE("guarded: a small GPT trains as on the host", "[guarded]") {
   CHECK(here.outcomes[3].loss() < here.outcomes[0].loss());
   CHECK(largest_difference(there.values, here.values) < 1e-5);
   CHECK(largest_difference(there.outputs, here.outputs) < 1e-4);
+}
+
+TEST_CASE("guarded: swapping gives the bits of not swapping", "[guarded]") {
+  const testing::DelayedWork delayed;
+  using R = plan::Residency;
+  auto costs = plan::byte_costs(
+      step_sizes(models::gpt<Guarded, float>(
+                     {.vocabulary = 17, .context = 12, .features = 16, .layers = 2, .heads = 2}),
+                 4));
+  costs.budget = costs.saved_bytes() * 2 / 3;
+  const auto kept = train<Guarded>();
+  for (const auto& what : {plan::Residencies{R::swap, R::swap, R::swap, R::swap},
+                           plan::Residencies{R::keep, R::swap_input, R::swap, R::recompute}}) {
+    const auto swapped = train<Guarded>(plan::Offload::of(costs, what));
+    CHECK(kept.values == swapped.values);
+    CHECK(kept.outputs == swapped.outputs);
+  }
 }

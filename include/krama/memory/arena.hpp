@@ -21,13 +21,18 @@ class Arena {
   /// \throws OutOfMemory when `bytes` exceed `budget` (0: no budget) or cannot be had.
   template <ExecutionSpace E>
   Arena(const E& exec, const std::string& label, std::int64_t bytes, std::int64_t budget = 0) {
-    if (budget > 0 && bytes > budget) {
-      throw OutOfMemory(label, bytes, M::name(),
-                        fmt::format("the budget is {} bytes; use smaller micro-batches, recompute "
-                                    "blocks, or raise the budget",
-                                    budget));
-    }
+    check(label, bytes, budget);
     memory_ = Tensor<std::byte, 1, M>(exec, label, {bytes});
+  }
+
+  /// Whether a budget allows it, without taking anything.
+  /// \throws OutOfMemory when `bytes` exceed `budget` (0: no budget)
+  static void check(const std::string& label, std::int64_t bytes, std::int64_t budget) {
+    if (budget <= 0 || bytes <= budget) return;
+    throw OutOfMemory(label, bytes, M::name(),
+                      fmt::format("the budget is {} bytes; use smaller micro-batches, recompute or "
+                                  "swap blocks, or raise the budget",
+                                  budget));
   }
 
   [[nodiscard]] std::byte* at(std::int64_t offset) const { return memory_.data() + offset; }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -16,8 +17,14 @@ struct Lifetime {
   std::int64_t bytes = 0;
   int first = 0;
   int last = -1;
+  /// From here on the link is done with it in its own order, so what the link brings may take its
+  /// place although nobody has waited yet.
+  int link_after = std::numeric_limits<int>::max();
+  bool by_link = false;  ///< the link brings it
 
   [[nodiscard]] bool overlaps(const Lifetime& other) const {
+    if (by_link && first > other.link_after) return false;
+    if (other.by_link && other.first > link_after) return false;
     return first <= other.last && other.first <= last;
   }
 };
@@ -34,7 +41,7 @@ inline std::int64_t largest_live(const std::vector<Lifetime>& pieces) {
   for (const auto& p : pieces) {
     std::int64_t live = 0;
     for (const auto& q : pieces) {
-      if (q.first <= p.first && p.first <= q.last) live += q.bytes;
+      if (q.first <= p.first && p.first <= q.last && p.overlaps(q)) live += q.bytes;
     }
     largest = std::max(largest, live);
   }

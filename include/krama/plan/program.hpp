@@ -20,10 +20,14 @@ enum class Op : std::uint8_t {
   agree,       ///< norm, non-finite values, loss and weight of the whole step, known to all
   update,      ///< owners apply the optimizer to their pieces of bucket `index`
   gather,      ///< owners give their pieces of bucket `index` to all
+  swap_out,    ///< begin to move what block `index` saved to the far tier
+  await_out,   ///< its memory may be used again
+  swap_in,     ///< begin to move it back, to its place for backward
+  await_in,    ///< it is there
 };
 
 /// Where an instruction does its work; one row of a trace.
-enum class Lane : std::uint8_t { compute, comm, data };
+enum class Lane : std::uint8_t { compute, comm, data, link };
 
 /// One instruction; `index` is a block or a bucket, `micro` a micro-batch, -1 where there is none.
 struct Instr {
@@ -60,6 +64,14 @@ constexpr std::string_view name_of(Op op) {
       return "update";
     case Op::gather:
       return "gather";
+    case Op::swap_out:
+      return "swap_out";
+    case Op::await_out:
+      return "await_out";
+    case Op::swap_in:
+      return "swap_in";
+    case Op::await_in:
+      return "await_in";
   }
   return "?";
 }
@@ -72,6 +84,9 @@ constexpr Lane lane_of(Op op) {
     case Op::agree:
     case Op::gather:
       return Lane::comm;
+    case Op::swap_out:
+    case Op::swap_in:
+      return Lane::link;
     default:
       return Lane::compute;
   }
@@ -85,6 +100,8 @@ constexpr std::string_view name_of(Lane lane) {
       return "communication";
     case Lane::data:
       return "data";
+    case Lane::link:
+      return "link";
   }
   return "?";
 }

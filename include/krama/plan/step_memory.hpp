@@ -29,74 +29,173 @@ struct StepSizes {
   std::vector<Block> blocks;
   int input = -1;   ///< value that `feed` writes
   int output = -1;  ///< value that the loss reads
+
+  /// The values that leave and come back with block b: what it alone reads, and reads in backward.
+  [[nodiscard]] std::vector<int> travels_with(int b) const {
+    std::vector<int> with;
+    const auto& block = blocks[static_cast<std::size_t>(b)];
+    if (!block.reads_input) return with;
+    for (const int v : block.reads) {
+      int readers = v == output ? 1 : 0;
+      for (const auto& other : blocks) {
+        readers += static_cast<int>(std::count(other.reads.begin(), other.reads.end(), v));
+      }
+      if (readers == 1) with.push_back(v);
+    }
+    return with;
+  }
 };
 
-/// Where everything of one step lies in the arena.
+/// One run of bytes that a swap moves: from its place in forward to its place in backward.
+struct Move {
+  std::int64_t from = 0;
+  std::int64_t to = 0;
+  std::int64_t bytes = 0;
+};
+
+/// Where everything of one step lies in the arena. What is swapped or made again has two places.
 struct StepMemory {
-  std::vector<std::int64_t> value;           ///< offset of each value
+  std::vector<std::int64_t> value;           ///< offset of each value from its forward on
+  std::vector<std::int64_t> value_again;     ///< and after it came back or was made again
   std::vector<std::int64_t> gradient;        ///< offset of each value's gradient
   std::vector<std::int64_t> forward_stash;   ///< of each block, when its forward runs
-  std::vector<std::int64_t> backward_stash;  ///< and when its backward runs; other if recomputed
+  std::vector<std::int64_t> backward_stash;  ///< and when its backward runs
+  std::vector<std::vector<Move>> moves;      ///< of each block that is swapped
+  std::vector<std::vector<int>> travellers;  ///< the values among them
   std::int64_t scratch = 0;
   std::int64_t fan_out = 0;  ///< where a gradient waits to be added to another reader's
   std::int64_t peak = 0;
   std::int64_t largest_live = 0;
 };
 
-/// Lifetimes from the program, then offsets. Micro-batches run one after the other over the same
-/// blocks, so the first one's lifetimes stand for all; an evaluation fits into any training step's
-/// memory. With no micro-batch in the program nothing is needed.
-inline StepMemory plan_step_memory(const Program& program, const StepSizes& sizes) {
-  const auto blocks = sizes.blocks.size();
-  const auto values = sizes.values.size();
-  enum Kind { value, gradient, forward_stash, backward_stash };
-  // One piece of each kind per value and block, in that order.
-  std::vector<Lifetime> pieces(2 * values + 2 * blocks + 2);
-  const auto piece = [&](Kind kind, int i) -> Lifetime& {
-    const auto k = static_cast<std::size_t>(i);
-    switch (kind) {
-      case value:
-        return pieces[k];
-      case gradient:
-        return pieces[values + k];
-      case forward_stash:
-        return pieces[2 * values + k];
-      default:
-        return pieces[2 * values + blocks + k];
-    }
-  };
-  Lifetime& scratch = pieces[2 * values + 2 * blocks];
-  Lifetime& fan_out = pieces[2 * values + 2 * blocks + 1];
-  const auto touch = [](Lifetime& p, std::int64_t bytes, int at) {
-    if (p.last < p.first) p.first = at;
-    p.bytes = bytes;
-    p.last = at;
-  };
-  const auto touch_value = [&](int v, int at) {
-    touch(piece(value, v), sizes.values[static_cast<std::size_t>(v)].bytes, at);
-  };
-  const auto touch_gradient = [&](int v, int at) {
-    const auto& info = sizes.values[static_cast<std::size_t>(v)];
-    if (info.has_gradient) touch(piece(gradient, v), info.bytes, at);
-  };
+namespace detail {
 
-  std::vector<bool> recomputed(blocks, false);
-  for (const auto& i : program) {
-    if (i.op == Op::recompute) recomputed[static_cast<std::size_t>(i.index)] = true;
-  }
-  const int end = static_cast<int>(program.size());
-  for (int at = 0; at < end; ++at) {
-    const Instr& i = program[static_cast<std::size_t>(at)];
-    if (i.micro != 0) continue;
-    if (i.op == Op::feed) touch_value(sizes.input, at);
-    if (i.op == Op::loss) {
-      touch_value(sizes.output, at);
-      touch_gradient(sizes.output, at);
+/// The lifetimes of everything in one step, found by walking its program once.
+class LifetimeWalk {
+ public:
+  LifetimeWalk(const Program& program, const StepSizes& sizes)
+      : sizes_(&sizes),
+        values_(sizes.values.size()),
+        blocks_(sizes.blocks.size()),
+        pieces_(3 * values_ + 2 * blocks_ + 2),
+        value_again_(values_, false),
+        stash_again_(blocks_, false),
+        remade_(blocks_, false),
+        moves_(blocks_, false) {
+    for (const auto& i : program) {
+      if (i.op == Op::recompute) remade_[static_cast<std::size_t>(i.index)] = true;
     }
-    if (i.op != Op::forward && i.op != Op::recompute && i.op != Op::backward) continue;
-    const auto& b = sizes.blocks[static_cast<std::size_t>(i.index)];
-    touch(scratch, std::max(scratch.bytes, b.scratch), at);
+    const int end = static_cast<int>(program.size());
+    for (int at = 0; at < end; ++at) {
+      const Instr& i = program[static_cast<std::size_t>(at)];
+      if (i.micro == 0) visit(i, at);
+    }
+    // Scratch and fan-out memory are used again and again: alive throughout.
+    for (auto* p : {&scratch(), &fan_out()}) {
+      p->first = 0;
+      p->last = end;
+    }
+    bool fans_out = false;
+    std::vector<int> readers(values_, 0);
+    for (const auto& b : sizes.blocks) {
+      for (const int v : b.reads) fans_out = fans_out || ++readers[static_cast<std::size_t>(v)] > 1;
+    }
+    if (!fans_out) fan_out().bytes = 0;
+  }
+
+  [[nodiscard]] StepMemory placed() const {
+    const Placement p = place(pieces_);
+    StepMemory m;
+    const auto offset = [&](std::size_t i) { return p.offsets[i]; };
+    for (std::size_t v = 0; v < values_; ++v) {
+      m.value.push_back(offset(v));
+      m.value_again.push_back(value_again_[v] ? offset(values_ + v) : offset(v));
+      m.gradient.push_back(offset(2 * values_ + v));
+    }
+    for (std::size_t b = 0; b < blocks_; ++b) {
+      m.forward_stash.push_back(offset(3 * values_ + b));
+      m.backward_stash.push_back(
+          offset(stash_again_[b] ? 3 * values_ + blocks_ + b : 3 * values_ + b));
+      m.moves.emplace_back();
+      m.travellers.emplace_back();
+      if (!moves_[b]) continue;
+      if (!remade_[b] && sizes_->blocks[b].stash > 0) {
+        m.moves[b].push_back({m.forward_stash[b], m.backward_stash[b], sizes_->blocks[b].stash});
+      }
+      for (const int v : sizes_->travels_with(static_cast<int>(b))) {
+        const auto k = static_cast<std::size_t>(v);
+        m.moves[b].push_back({m.value[k], m.value_again[k], sizes_->values[k].bytes});
+        m.travellers[b].push_back(v);
+      }
+    }
+    m.scratch = offset(pieces_.size() - 2);
+    m.fan_out = offset(pieces_.size() - 1);
+    m.peak = p.peak;
+    m.largest_live = largest_live(pieces_);
+    return m;
+  }
+
+ private:
+  static void touch(Lifetime& p, std::int64_t bytes, int at) {
+    if (p.last < p.first) p.first = at;
+    p.bytes = std::max(p.bytes, bytes);
+    p.last = at;
+  }
+  // One piece for each value in forward, in backward, its gradient, each stash likewise.
+  Lifetime& value(int v) {
+    const auto k = static_cast<std::size_t>(v);
+    return pieces_[value_again_[k] ? values_ + k : k];
+  }
+  Lifetime& stash(std::size_t b) {
+    return pieces_[3 * values_ + (stash_again_[b] ? blocks_ + b : b)];
+  }
+  Lifetime& scratch() { return pieces_[pieces_.size() - 2]; }
+  Lifetime& fan_out() { return pieces_[pieces_.size() - 1]; }
+
+  void touch_value(int v, int at) {
+    touch(value(v), sizes_->values[static_cast<std::size_t>(v)].bytes, at);
+  }
+  void touch_gradient(int v, int at) {
+    const auto& info = sizes_->values[static_cast<std::size_t>(v)];
+    if (info.has_gradient) {
+      touch(pieces_[2 * values_ + static_cast<std::size_t>(v)], info.bytes, at);
+    }
+  }
+
+  void visit(const Instr& i, int at) {
+    switch (i.op) {
+      case Op::feed:
+        touch_value(sizes_->input, at);
+        break;
+      case Op::loss:
+        touch_value(sizes_->output, at);
+        touch_gradient(sizes_->output, at);
+        break;
+      case Op::forward:
+      case Op::recompute:
+      case Op::backward:
+        compute(i, at);
+        break;
+      case Op::swap_out:
+      case Op::await_out:
+      case Op::swap_in:
+      case Op::await_in:
+        transfer(i, at);
+        break;
+      default:
+        break;
+    }
+  }
+
+  void compute(const Instr& i, int at) {
+    const auto k = static_cast<std::size_t>(i.index);
+    const auto& b = sizes_->blocks[k];
     const bool backward = i.op == Op::backward;
+    if (i.op == Op::recompute) {
+      stash_again_[k] = true;
+      value_again_[static_cast<std::size_t>(b.writes)] = true;
+    }
+    touch(scratch(), b.scratch, at);
     for (const int v : b.reads) {
       if (!backward || b.reads_input) touch_value(v, at);
       if (backward) touch_gradient(v, at);
@@ -106,39 +205,50 @@ inline StepMemory plan_step_memory(const Program& program, const StepSizes& size
       touch_gradient(b.writes, at);
       // A second reader's gradient is made beside the first one's and added.
       for (const int v : b.reads) {
-        touch(fan_out, std::max(fan_out.bytes, sizes.values[static_cast<std::size_t>(v)].bytes),
-              at);
+        touch(fan_out(), sizes_->values[static_cast<std::size_t>(v)].bytes, at);
       }
     }
-    const bool first_stash = i.op == Op::forward && recomputed[static_cast<std::size_t>(i.index)];
-    touch(piece(first_stash ? forward_stash : backward_stash, i.index), b.stash, at);
+    touch(stash(k), b.stash, at);
   }
-  // Scratch and fan-out memory are used again and again: alive throughout.
-  scratch.first = fan_out.first = 0;
-  scratch.last = fan_out.last = end;
-  bool fans_out = false;
-  std::vector<int> readers(values, 0);
-  for (const auto& b : sizes.blocks) {
-    for (const int v : b.reads) fans_out = fans_out || ++readers[static_cast<std::size_t>(v)] > 1;
-  }
-  if (!fans_out) fan_out.bytes = 0;
 
-  const Placement placed = place(pieces);
-  StepMemory m;
-  const auto offset = [&](std::size_t i) { return placed.offsets[i]; };
-  for (std::size_t v = 0; v < values; ++v) {
-    m.value.push_back(offset(v));
-    m.gradient.push_back(offset(values + v));
+  void transfer(const Instr& i, int at) {
+    const auto k = static_cast<std::size_t>(i.index);
+    moves_[k] = true;
+    // A swap-in may be asked for before its swap-out has been waited for: each has its own place.
+    const bool comes = i.op == Op::swap_in || i.op == Op::await_in;
+    const auto one = [&](std::size_t first_place, std::size_t second_place, std::int64_t bytes) {
+      Lifetime& p = pieces_[comes ? second_place : first_place];
+      touch(p, bytes, at);
+      if (i.op == Op::swap_out) p.link_after = at;
+      if (i.op == Op::swap_in) p.by_link = true;
+    };
+    // A stash that is made again does not travel.
+    if (!remade_[k]) {
+      if (comes) stash_again_[k] = true;
+      one(3 * values_ + k, 3 * values_ + blocks_ + k, sizes_->blocks[k].stash);
+    }
+    for (const int v : sizes_->travels_with(i.index)) {
+      const auto w = static_cast<std::size_t>(v);
+      if (comes) value_again_[w] = true;
+      one(w, values_ + w, sizes_->values[w].bytes);
+    }
   }
-  for (std::size_t b = 0; b < blocks; ++b) {
-    m.backward_stash.push_back(offset(2 * values + blocks + b));
-    m.forward_stash.push_back(recomputed[b] ? offset(2 * values + b) : m.backward_stash.back());
-  }
-  m.scratch = offset(2 * values + 2 * blocks);
-  m.fan_out = offset(2 * values + 2 * blocks + 1);
-  m.peak = placed.peak;
-  m.largest_live = largest_live(pieces);
-  return m;
+
+  const StepSizes* sizes_;
+  std::size_t values_, blocks_;
+  std::vector<Lifetime> pieces_;
+  std::vector<bool> value_again_, stash_again_;
+  std::vector<bool> remade_;  ///< blocks that are recomputed
+  std::vector<bool> moves_;   ///< blocks that are swapped, or their inputs
+};
+
+}  // namespace detail
+
+/// Lifetimes from the program, then offsets. Micro-batches run one after the other over the same
+/// blocks, so the first one's lifetimes stand for all; an evaluation fits into any training step's
+/// memory. With no micro-batch in the program nothing is needed.
+inline StepMemory plan_step_memory(const Program& program, const StepSizes& sizes) {
+  return detail::LifetimeWalk(program, sizes).placed();
 }
 
 }  // namespace krama::plan

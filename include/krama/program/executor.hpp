@@ -18,12 +18,14 @@
 #include <krama/nn/losses/loss.hpp>
 #include <krama/optim/clip.hpp>
 #include <krama/optim/optimizer.hpp>
+#include <krama/plan/offload.hpp>
 #include <krama/plan/plain.hpp>
 #include <krama/plan/recompute.hpp>
 #include <krama/program/gather_numbers.hpp>
 #include <krama/program/rank_group.hpp>
 #include <krama/program/shard.hpp>
 #include <krama/program/step_values.hpp>
+#include <krama/program/swap_lane.hpp>
 #include <krama/program/trace.hpp>
 
 namespace krama {
@@ -34,6 +36,8 @@ struct ExecutorOptions {
   double clip_norm = 0.0;          ///< global gradient norm at most this; 0: no clipping
   std::int64_t bucket_elements = 1 << 22;
   std::vector<bool> recompute = {};        ///< blocks whose stash is made again; empty: none
+  plan::Offload offload = {};              ///< a memory plan instead; empty: everything is kept
+  SwapOptions swap = {};                   ///< where it swaps to
   std::vector<double> owner_weights = {};  ///< how parameters are shared out; empty: equally
   /// Called when this rank's gradients of a step are ready, before they are reduced, with the samples
   /// and the seconds since the step began. What it does counts as computing; see
@@ -91,7 +95,8 @@ class Executor {
         shard_(make_shard(store, options.bucket_elements, options.owner_weights, comm_.rank(),
                           comm_.size())),
         memory_(plan::plan_step_memory(step_program(1), step_sizes(model, options.micro_batch))),
-        values_(exec, model, store, memory_, options.memory_budget, group_.get()) {
+        values_(exec, model, store, memory_, options.memory_budget, group_.get()),
+        swap_(exec, memory_, options.swap) {
     const auto output = model.value(model.output_value());
     const Shape out = Model::batched(output.sample, options.micro_batch);
     const std::int64_t rows = out.template collapsed<2>()[0];
@@ -111,20 +116,43 @@ class Executor {
   /// The step of this rank with `micro_batches` micro-batches, as the options want it.
   [[nodiscard]] plan::Program step_program(int micro_batches) const {
     auto p = plan::plain_step(model_->block_count(), micro_batches, shard_.bucket_count());
-    if (options_.recompute.empty()) return p;
+    if (options_.recompute.empty()) return plan::with_offload(p, options_.offload);
+    KRAMA_EXPECTS(options_.offload.what.empty(),
+                  "give a memory plan or a list of blocks to recompute");
     KRAMA_EXPECTS(static_cast<int>(options_.recompute.size()) == model_->block_count(),
                   "recompute names {} blocks, the model has {}", options_.recompute.size(),
                   model_->block_count());
     return plan::with_recompute(p, options_.recompute);
   }
 
+  /// Follows another memory plan from the next step on; parameters and moments stay as they are.
+  /// \throws OutOfMemory, TierError when it cannot; the executor is as before then
+  void adopt(const plan::Offload& offload) {
+    const ExecutorOptions before = options_;
+    options_.offload = offload;
+    options_.recompute.clear();
+    try {
+      const auto memory =
+          plan::plan_step_memory(step_program(1), step_sizes(*model_, options_.micro_batch));
+      StepValues<D, T> values(exec_, *model_, *store_, memory, options_.memory_budget,
+                              group_.get());
+      swap_ = SwapLane<D, T>(exec_, memory, options_.swap);
+      values_ = std::move(values);
+      memory_ = memory;
+    } catch (...) {
+      options_ = before;
+      throw;
+    }
+  }
+
   /// One training step. `first_sample` and `samples` say which part of the global batch is this
   /// rank's; `feed` fills micro-batch after micro-batch. Collective over comm; waits.
+  /// \throws Error on every rank when swapping failed on one; nothing was changed then
   StepOutcome step(std::uint32_t number, std::uint64_t seed, double lr, std::int64_t first_sample,
                    std::int64_t samples, const Feed& feed) {
     batch_ = {first_sample, samples, seed, number};
     lr_ = lr;
-    for (const auto& i : begin_step()) timed(i, [&] { execute(i, feed, true); });
+    for (const auto& i : begin_step()) timed(i, [&] { attempt(i, feed); });
     if (updates_now()) ++updates_;
     return outcome_;
   }
@@ -159,6 +187,11 @@ class Executor {
 
   [[nodiscard]] const Shard& shard() const { return shard_; }
   [[nodiscard]] const plan::StepMemory& memory() const { return memory_; }
+  [[nodiscard]] plan::StepSizes sizes() const { return step_sizes(*model_, options_.micro_batch); }
+  [[nodiscard]] const nn::Model<D, T>& model() const { return *model_; }
+  /// The memory of values and stashes, for measurements between steps.
+  [[nodiscard]] StepValues<D, T>& values() { return values_; }
+  [[nodiscard]] const SwapLane<D, T>& swap() const { return swap_; }
   [[nodiscard]] TensorRef<A, 1, M> state(int s) const {
     return states_[static_cast<std::size_t>(s)].ref();
   }
@@ -175,7 +208,7 @@ class Executor {
     batch_ = {first_sample, samples, seed, 0};
     for (const auto& i : begin_step()) {
       if (i.op == plan::Op::update || i.op == plan::Op::gather) continue;
-      execute(i, feed, true);
+      timed(i, [&] { attempt(i, feed); });
     }
     return outcome_;
   }
@@ -188,6 +221,16 @@ class Executor {
     return static_cast<int>((batch_.samples + options_.micro_batch - 1) / options_.micro_batch);
   }
 
+  /// What decides in which order layers speak to other ranks a second time.
+  [[nodiscard]] std::vector<bool> recomputed() const {
+    std::vector<bool> all = options_.recompute;
+    for (const plan::Residency r : options_.offload.what) {
+      all.push_back(plan::is_recomputed(r));
+      all.push_back(r == plan::Residency::chain);
+    }
+    return all;
+  }
+
   /// The program of a step over `batch_`, agreed with the other ranks where they must be asked.
   plan::Program begin_step() {
     outcome_ = {};
@@ -195,7 +238,7 @@ class Executor {
     fill(exec_, sums_.ref(), 0.0);
     agreement_ = {micro_batches(), 0};
     if (comm_.size() > 1 && (group_ || store_->has_buffers())) {
-      agreement_ = agree_step(comm_, micro_batches(), options_.recompute, group_ != nullptr);
+      agreement_ = agree_step(comm_, micro_batches(), recomputed(), group_ != nullptr);
     }
     if (group_) group_->take_seconds();
     begin_ = Clock::now();
@@ -222,6 +265,17 @@ class Executor {
     // Only a trace needs the end of asynchronous work; otherwise nobody waits here.
     if (trace_.on()) kokkos_ext::fence(exec_, "krama::program::trace");
     if (trace_.on()) trace_.add(i, batch_.step, begin);
+  }
+
+  /// One instruction of a training step. Where the far tier fails, this rank goes on with what the
+  /// other ranks wait for, until all of them agree to stop before anything is updated.
+  void attempt(const plan::Instr& i, const Feed& feed) {
+    if (!broken_.empty() && lane_of(i.op) != plan::Lane::comm) return;
+    try {
+      execute(i, feed, true);
+    } catch (const TierError& e) {
+      broken_ = e.what();
+    }
   }
 
   void execute(const plan::Instr& i, const Feed& feed, bool training) {
@@ -256,6 +310,12 @@ class Executor {
         break;
       case Op::gather:
         gather(i.index);
+        break;
+      case Op::swap_out:
+      case Op::await_out:
+      case Op::swap_in:
+      case Op::await_in:
+        swap_.execute(i, values_);
         break;
     }
   }
@@ -313,8 +373,9 @@ class Executor {
   /// The second agreement: what every rank must know before anybody updates.
   void agree() {
     gradients_ready();
-    // Loss, weight, squared norm and non-finite pieces are added up in rank order; each rank's time.
-    std::array<double, 5> v{};
+    // Loss, weight, squared norm and non-finite pieces are added up in rank order; each rank's time,
+    // and whether its swapping failed.
+    std::array<double, 6> v{};
     const auto sums = download(exec_, sums_.ref());
     v[0] = sums[0];
     v[1] = sums[1];
@@ -327,12 +388,16 @@ class Executor {
       v[3] = 1;
     }
     v[4] = my_seconds_;
+    v[5] = broken_.empty() ? 0 : 1;
     const auto all = gather_numbers(comm_, v, "step agreement");
     v = {};
+    std::vector<int> broken;
     for (const auto& rank : all) {
+      if (rank[5] > 0) broken.push_back(static_cast<int>(outcome_.rank_seconds.size()));
       for (std::size_t i = 0; i < 4; ++i) v[i] += rank[i];
       outcome_.rank_seconds.push_back(rank[4]);
     }
+    if (!broken.empty()) stop_broken_step(broken);
     outcome_.loss_sum = v[0];
     outcome_.weight = v[1];
     outcome_.finite = v[3] == 0 && std::isfinite(v[0]);
@@ -341,6 +406,12 @@ class Executor {
     if (options_.clip_norm > 0) {
       scale_ = scale_ * optim::clip_factor(outcome_.grad_norm, options_.clip_norm);
     }
+  }
+  [[noreturn]] void stop_broken_step(const std::vector<int>& ranks) {
+    const std::string mine = std::exchange(broken_, {});
+    swap_.settle();
+    throw Error(fmt::format("swapping failed on {}, parameters are as before the step{}{}",
+                            detail::list_ranks(ranks), mine.empty() ? "" : ": ", mine));
   }
   [[nodiscard]] bool updates_now() const { return outcome_.finite && outcome_.weight > 0; }
 
@@ -379,6 +450,8 @@ class Executor {
   Shard shard_;
   plan::StepMemory memory_;
   StepValues<D, T> values_;
+  SwapLane<D, T> swap_;
+  std::string broken_;  ///< why this rank cannot go on with its step
   Tensor<nn::target_of<Loss, T>, 1, M> targets_;
   Tensor<A, 1, M> weights_;
   Tensor<double, 1, M> sums_;

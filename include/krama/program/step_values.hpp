@@ -35,7 +35,8 @@ plan::StepSizes step_sizes(const nn::Model<D, T>& model, std::int64_t samples) {
 }
 
 /// A model's values, gradients and block memory in one arena, resolved per call from a plan, for
-/// micro-batches of any size up to the planned one. Runs single blocks; knows no order.
+/// micro-batches of any size up to the planned one. Runs single blocks; knows no order. The budget is
+/// checked at once, the memory taken when the first micro-batch begins.
 template <Device D, Scalar T>
 class StepValues {
  public:
@@ -44,8 +45,8 @@ class StepValues {
 
   StepValues(const exec_of<D>& exec, const nn::Model<D, T>& model, const ParamStore<T, M>& store,
              const plan::StepMemory& memory, std::int64_t budget, Collective* group)
-      : exec_(exec), model_(&model), memory_(memory), group_(group) {
-    arena_ = Arena<M>(exec, "krama::program::arena", memory.peak, budget);
+      : exec_(exec), model_(&model), memory_(memory), group_(group), place_(memory.value) {
+    Arena<M>::check(label, memory.peak, budget);
     for (int b = 0; b < model.block_count(); ++b) views_.push_back(model.views(b, store, true));
     gradient_written_.resize(model.values().size());
   }
@@ -53,11 +54,13 @@ class StepValues {
   /// The micro-batch that the next calls work on.
   void begin(const nn::BatchInfo& batch) {
     batch_ = batch;
+    place_ = memory_.value;
+    if (arena_.bytes() < memory_.peak) arena_ = Arena<M>(exec_, label, memory_.peak);
     gradient_written_.assign(gradient_written_.size(), false);
   }
 
   [[nodiscard]] Value value(nn::ValueId v) const {
-    return at(memory_.value[static_cast<std::size_t>(v.index)], v);
+    return at(place_[static_cast<std::size_t>(v.index)], v);
   }
   /// Null where nobody wants it.
   [[nodiscard]] Value gradient(nn::ValueId v) const {
@@ -69,8 +72,17 @@ class StepValues {
     gradient_written_[static_cast<std::size_t>(v.index)] = true;
   }
 
+  /// The values that travel with block b are at their places for backward.
+  void came_back(int b) {
+    for (const int v : memory_.travellers[static_cast<std::size_t>(b)]) is_again({v});
+  }
+  [[nodiscard]] std::byte* memory_at(std::int64_t offset) const { return arena_.at(offset); }
+
+  /// `for_backward`: again, just for what backward needs; the output is written to where backward
+  /// looks for it.
   void forward(int b, bool training, bool for_backward) {
     gather_reads(b);
+    if (for_backward) is_again(model_->writes(b));
     model_->block_at(b).forward(context(b, training, for_backward), reads_,
                                 value(model_->writes(b)));
   }
@@ -107,15 +119,21 @@ class StepValues {
   }
 
   [[nodiscard]] const nn::BatchInfo& batch() const { return batch_; }
-  [[nodiscard]] std::int64_t bytes() const { return arena_.bytes(); }
+  [[nodiscard]] std::int64_t bytes() const { return memory_.peak; }
 
  private:
+  static constexpr const char* label = "krama::program::arena";
+
   [[nodiscard]] Shape shape(nn::ValueId v) const { return model_->shape(v, batch_.samples); }
   [[nodiscard]] Value at(std::int64_t offset, nn::ValueId v) const {
     return {arena_.at(offset), model_->value(v).dtype, shape(v)};
   }
   [[nodiscard]] bool wants_gradient(nn::ValueId v) const {
     return model_->value(v).differentiable || v.index == model_->output_value().index;
+  }
+  void is_again(nn::ValueId v) {
+    const auto k = static_cast<std::size_t>(v.index);
+    place_[k] = memory_.value_again[k];
   }
   void gather_reads(int b) {
     reads_.clear();
@@ -137,6 +155,7 @@ class StepValues {
   const nn::Model<D, T>* model_;
   plan::StepMemory memory_;
   Collective* group_;
+  std::vector<std::int64_t> place_;  ///< where each value is now
   Arena<M> arena_;
   std::vector<std::vector<nn::ParamView<T>>> views_;
   nn::BatchInfo batch_;

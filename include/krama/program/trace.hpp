@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include <krama/plan/program.hpp>
@@ -37,6 +38,11 @@ class TraceRecorder {
     events_.push_back({instr, step, begin_us, now_us()});
   }
   [[nodiscard]] const std::vector<TraceEvent>& events() const { return events_; }
+  /// Stops, and hands over what there is.
+  [[nodiscard]] std::vector<TraceEvent> take() {
+    limit_ = 0;
+    return std::exchange(events_, {});
+  }
 
  private:
   Clock::time_point origin_ = Clock::now();

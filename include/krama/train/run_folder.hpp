@@ -65,7 +65,8 @@ class RunFolder {
  private:
   static void write_rank(io::TraceWriter& file, int rank, const std::string& text) {
     file.process(rank, fmt::format("rank {}", rank), rank);
-    for (const auto lane : {plan::Lane::compute, plan::Lane::comm, plan::Lane::data}) {
+    for (const auto lane :
+         {plan::Lane::compute, plan::Lane::comm, plan::Lane::data, plan::Lane::link}) {
       file.thread({rank, static_cast<int>(lane)}, plan::name_of(lane), static_cast<int>(lane));
     }
     std::size_t at = 0;

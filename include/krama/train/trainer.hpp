@@ -22,6 +22,7 @@
 #include <krama/program/gather_numbers.hpp>
 #include <krama/train/data.hpp>
 #include <krama/train/feeder.hpp>
+#include <krama/train/memory_plan.hpp>
 #include <krama/train/share_steering.hpp>
 
 namespace krama::train {
@@ -74,6 +75,21 @@ class Trainer {
     check_same_model(comm_, store);
   }
 
+  /// From the next `fit` on, everything that a step computes (values, what blocks save, their
+  /// gradients, scratch memory; not parameters and moments) stays within `bytes` of this rank's
+  /// memory, whatever the model: blocks are swapped to the far tier and recomputed as a plan says that
+  /// is made from some measured steps. The bits of the training are those without a budget. Where to
+  /// swap is said by `ExecutorOptions::swap`. Every rank gives a budget of its own; 0 ends it.
+  /// The next `fit` throws plan::DoesNotFit on every rank, before its first step, where nothing fits.
+  void memory_budget(std::int64_t bytes) {
+    KRAMA_EXPECTS(bytes >= 0, "a memory budget of {} bytes", bytes);
+    budget_ = bytes;
+    memory_plan_.clear();
+    if (bytes == 0) executor_.adopt({});
+  }
+  /// The plan of this rank in words; empty before the first `fit` with a budget.
+  [[nodiscard]] const std::string& memory_plan() const { return memory_plan_; }
+
   /// Trains until the steps or the time are used up, or a callback says so. Collective over comm.
   /// \throws Error on every rank when a gradient is not finite or the replicas differ.
   template <DataSource Source>
@@ -84,6 +100,7 @@ class Trainer {
     const auto r = static_cast<std::size_t>(comm_.rank());
     tell(shares_.beginning(steps_));
     bool wants_stop = false;
+    if (budget_ > 0 && memory_plan_.empty()) plan_memory_use(sequence, feeder);
     while (continue_training(start, wants_stop)) {
       const auto begin = Clock::now();
       const auto& samples = shares_.shares();
@@ -141,6 +158,21 @@ class Trainer {
   static double seconds_since(Clock::time_point t) {
     return std::chrono::duration<double>(Clock::now() - t).count();
   }
+  /// Measures gradients of the step that comes, which is then done as if nothing had been.
+  template <class Sequence, class F>
+  void plan_memory_use(Sequence& sequence, F& feeder) {
+    const auto& samples = shares_.shares();
+    const std::int64_t first = first_of(samples);
+    const std::int64_t mine = samples[static_cast<std::size_t>(comm_.rank())];
+    const auto ids = sequence.ids(steps_ * options_.global_batch + first, mine);
+    memory_plan_ = train_within(exec_, executor_, comm_, budget_, [&] {
+      executor_.gradients_only(options_.seed, first, mine,
+                               feeder.feed(ids, options_.executor.micro_batch));
+    });
+    if (memory_plan_.empty()) memory_plan_ = "nothing to plan for: no samples\n";
+    if (comm_.rank() == 0) fmt::print("{}", memory_plan_);
+  }
+
   /// How far the job is, by steps or by time, whichever is further.
   [[nodiscard]] double progress_fraction(Clock::time_point start) const {
     double f = 0;
@@ -200,6 +232,8 @@ class Trainer {
   TrainerOptions options_;
   ShareSteering shares_;
   Exec executor_;
+  std::int64_t budget_ = 0;
+  std::string memory_plan_;
   std::int64_t steps_ = 0;
   double fraction_ = 0;
 };
