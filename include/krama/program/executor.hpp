@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <krama/comm/communicator.hpp>
+#include <krama/comm/watchdog.hpp>
 #include <krama/kernels/reduce.hpp>
 #include <krama/nn/losses/loss.hpp>
 #include <krama/optim/clip.hpp>
