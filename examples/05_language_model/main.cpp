@@ -72,12 +72,16 @@ int train_in(World& world, const example::Options& o) {
   options.shares = train::parse_shares(o.shares, world.size());
   options.executor.micro_batch = std::min(o.micro_batch, o.batch);
   options.executor.clip_norm = o.clip;
-  if (o.recompute) {
+  if (o.recompute && o.memory_budget == 0) {
     options.executor.recompute.assign(static_cast<std::size_t>(model.block_count()), true);
   }
   using Trainer = train::Trainer<D, T, krama::nn::CrossEntropy, krama::optim::AdamW, World>;
   Trainer trainer(exec, model, store, {}, {.weight_decay = o.weight_decay}, make_schedule(o), world,
                   options);
+
+  // memory budget begins
+  trainer.memory_budget(static_cast<std::int64_t>(o.memory_budget * 1048576.0));
+  // memory budget ends
 
   train::RunFolder folder(world, o.out, o.resume);
   if (o.resume) train::load_checkpoint(exec, trainer, folder.checkpoint());
