@@ -73,7 +73,7 @@ int train_in(World& world, const example::Options& o) {
   if (!o.replay_shares.empty()) train::replay_shares(world, o.replay_shares, options.shares);
   options.executor.micro_batch = std::min(o.micro_batch, o.batch);
   options.executor.clip_norm = o.clip;
-  if (o.recompute) {
+  if (o.recompute && o.memory_budget == 0) {
     options.executor.recompute.assign(static_cast<std::size_t>(model.block_count()), true);
   }
   const bool speaks = world.rank() == 0;
@@ -87,6 +87,9 @@ int train_in(World& world, const example::Options& o) {
   Trainer trainer(exec, model, store, {}, {.weight_decay = o.weight_decay}, make_schedule(o), world,
                   options);
 
+  // memory budget begins
+  trainer.memory_budget(static_cast<std::int64_t>(o.memory_budget * 1048576.0));
+  // memory budget ends
   if (o.resume) train::load_checkpoint(exec, trainer, folder.checkpoint());
   world.barrier("trace starts");
   trainer.executor().trace().start(static_cast<std::size_t>(o.trace_steps) *

@@ -34,6 +34,7 @@ struct Options {
   std::int64_t stop_after = 0;
   bool resume = false;
   bool recompute = false;
+  double memory_budget = 0;
   std::uint64_t seed = 1;
   std::string precision = "f32";
   std::string shares = "auto";
@@ -134,6 +135,12 @@ inline std::optional<Options> parse_options(int argc, char** argv, int rank) {
       ->group(training);
   app.add_flag("--recompute", o.recompute,
                "Recompute the blocks in backward instead of keeping them")
+      ->group(training);
+  app.add_option("--memory-budget", o.memory_budget,
+                 "MiB of each rank for what a step computes: blocks are swapped and recomputed as a "
+                 "measured plan says; 0: everything is kept")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber)
       ->group(training);
   app.add_option("--seed", o.seed, "Of weights, sample order and dropout")
       ->capture_default_str()

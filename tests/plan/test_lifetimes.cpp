@@ -40,6 +40,42 @@ TEST_CASE("lifetimes: pieces alive together never overlap", "[plan]") {
   }
 }
 
+TEST_CASE("lifetimes: at most 1.1 times what is alive, for random sizes and lives", "[plan]") {
+  std::mt19937 random(6);
+  const auto below = [&](unsigned n) { return static_cast<int>(random() % n); };
+  double worst = 1;
+  for (int round = 0; round < 600; ++round) {
+    std::vector<Lifetime> pieces;
+    const int n = 1 + below(60);
+    for (int i = 0; i < n; ++i) {
+      const int first = below(40);
+      // Short lives, any lives, mostly short ones of sizes that are powers of two.
+      const int length = round % 3 == 0   ? below(10)
+                         : round % 3 == 1 ? below(40)
+                         : below(4) > 0   ? below(4)
+                                          : 20 + below(20);
+      const int units = round % 3 == 2 ? 1 << below(12) : 1 + below(2000);
+      pieces.push_back({64 * units, first, first + length});
+    }
+    const Placement p = place(pieces);
+    check_placement(pieces, p);
+    worst = std::max(worst,
+                     static_cast<double>(p.peak) / static_cast<double>(largest_live(pieces)));
+  }
+  CHECK(worst <= 1.1);
+}
+
+TEST_CASE("lifetimes: what the link brings may take the place of what it takes away", "[plan]") {
+  Lifetime leaves{640, 0, 9};
+  leaves.link_after = 3;
+  Lifetime comes{640, 5, 12};
+  CHECK(place({leaves, comes}).peak == 1280);
+  comes.by_link = true;
+  CHECK(place({leaves, comes}).peak == 640);
+  // Not what is computed in the meantime.
+  CHECK(place({leaves, {640, 5, 6}}).peak == 1280);
+}
+
 TEST_CASE("lifetimes: forward and backward of a chain need no more than what is alive", "[plan]") {
   // Stashes of a chain nest: [i, 2n - i]. A placement without waste exists and is found.
   std::vector<Lifetime> pieces;

@@ -161,7 +161,8 @@ class SwapLink {
                     "devices swap to the host's memory; a scratch folder (\"{}\") is for hosts",
                     options.folder);
       lane_ = kokkos_ext::separate_instance(exec);
-      far_ = Tensor<std::byte, 1, Pinned>(exec, "krama::memory::far", {bytes});
+      far_ = Tensor<std::byte, 1, Pinned>(Kokkos::DefaultHostExecutionSpace{}, "krama::memory::far",
+                                          {bytes});
     }
   }
 

@@ -22,7 +22,8 @@ namespace krama {
 /// The far tier could not be made, written or read.
 class TierError : public Error {
  public:
-  using Error::Error;
+  // Not an inherited constructor: nvcc fails on the default argument of Error's.
+  explicit TierError(const std::string& message) : Error(message) {}
 };
 
 /// The system calls that the file tier makes; tests hand in their own, to fail.

@@ -131,7 +131,7 @@ class Executor {
   void adopt(const plan::Offload& offload) {
     const ExecutorOptions before = options_;
     options_.offload = offload;
-    options_.recompute.clear();
+    if (!offload.what.empty()) options_.recompute.clear();
     try {
       const auto memory =
           plan::plan_step_memory(step_program(1), step_sizes(*model_, options_.micro_batch));

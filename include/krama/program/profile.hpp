@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include <krama/plan/budget.hpp>
@@ -60,6 +61,7 @@ plan::StepCosts measure_step(const exec_of<D>& exec,
   const auto least = [](double& of, double us) { of = of > 0 ? std::min(of, us) : us; };
   constexpr std::size_t events = 1 << 20;
   run();  // warms up
+  const TraceRecorder wanted = std::exchange(executor.trace(), {});  // somebody else's
   for (int i = 0; i < times; ++i) {
     executor.trace().start(events);
     run();
@@ -72,6 +74,7 @@ plan::StepCosts measure_step(const exec_of<D>& exec,
       if (e.instr.op == plan::Op::loss) least(loss, us);
     }
   }
+  executor.trace() = wanted;
   for (std::size_t b = 0; b < costs.blocks.size(); ++b) {
     costs.blocks[b].forward = forward[b] * 1e-6;
     costs.blocks[b].backward = backward[b] * 1e-6;

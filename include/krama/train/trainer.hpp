@@ -83,9 +83,9 @@ class Trainer {
   /// The next `fit` throws plan::DoesNotFit on every rank, before its first step, where nothing fits.
   void memory_budget(std::int64_t bytes) {
     KRAMA_EXPECTS(bytes >= 0, "a memory budget of {} bytes", bytes);
-    budget_ = bytes;
+    const std::int64_t before = std::exchange(budget_, bytes);
     memory_plan_.clear();
-    if (bytes == 0) executor_.adopt({});
+    if (before > 0 && bytes == 0) executor_.adopt({});
   }
   /// The plan of this rank in words; empty before the first `fit` with a budget.
   [[nodiscard]] const std::string& memory_plan() const { return memory_plan_; }
