@@ -33,6 +33,8 @@ struct ExecutorOptions {
   std::int64_t bucket_elements = 1 << 22;
   std::vector<bool> recompute = {};        ///< blocks whose stash is made again; empty: none
   std::vector<double> owner_weights = {};  ///< how parameters are shared out; empty: equally
+  std::vector<std::int64_t> owner_bytes =
+      {};  ///< of optimizer state that ranks can hold; empty: any
   /// Called when this rank's gradients of a step are ready, before they are reduced, with the samples
   /// and the seconds since the step began. What it does counts as computing; see
   /// testing::EmulatedSpeed.
@@ -193,7 +195,13 @@ class Executor {
     if (weights.empty()) weights.assign(static_cast<std::size_t>(comm_.size()), 1.0);
     KRAMA_EXPECTS(static_cast<int>(weights.size()) == comm_.size(),
                   "owner weights: {} given for {} ranks", weights.size(), comm_.size());
-    return Shard(plan::group_buckets(ends, options_.bucket_elements), weights, comm_.rank());
+    std::vector<std::int64_t> caps;
+    if (Optimizer::states > 0) {
+      for (const auto bytes : options_.owner_bytes) {
+        caps.push_back(bytes / static_cast<std::int64_t>(Optimizer::states * sizeof(A)));
+      }
+    }
+    return Shard(plan::group_buckets(ends, options_.bucket_elements), weights, comm_.rank(), caps);
   }
 
   void begin_step() {

@@ -5,25 +5,34 @@
 #include <array>
 #include <cstdint>
 #include <span>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include <krama/comm/partition.hpp>
 #include <krama/memory/param_store.hpp>
 #include <krama/plan/buckets.hpp>
+#include <krama/plan/state_shares.hpp>
 
 namespace krama {
 
-/// Which parts of the flat parameters this rank owns: one piece of every bucket, cut by the ranks'
-/// weights at chunk boundaries. Optimizer state exists only for owned pieces, packed one behind the
-/// other. All ranks compute the same cuts from the same numbers.
+/// Which parts of the flat parameters this rank owns: one piece of every bucket, cut at chunk
+/// boundaries, so that what each rank owns in all follows its weight to within one chunk. Optimizer
+/// state exists only for owned pieces, packed one behind the other. All ranks compute the same cuts
+/// from the same numbers.
 class Shard {
  public:
   Shard() = default;
-  Shard(const std::vector<plan::Bucket>& buckets, std::span<const double> weights, int rank)
+  /// `caps`: elements that each rank can own at most; empty: any number.
+  Shard(const std::vector<plan::Bucket>& buckets, std::span<const double> weights, int rank,
+        std::span<const std::int64_t> caps = {})
       : buckets_(buckets), rank_(rank) {
-    for (const auto& b : buckets) {
-      partitions_.push_back(Partition::by_weight(b.size(), weights, chunk_size));
+    std::int64_t chunks = 0;
+    for (const auto& b : buckets) chunks += (b.size() + chunk_size - 1) / chunk_size;
+    std::vector<std::int64_t> most;
+    for (const auto c : caps) most.push_back(c / chunk_size);
+    const auto shares = plan::share_state(chunks, weights, most);
+    for (auto& cuts : plan::cut_buckets(buckets, shares, chunk_size)) {
+      partitions_.emplace_back(std::move(cuts));
       packed_.push_back(owned_);
       owned_ += partitions_.back().count(rank);
     }
