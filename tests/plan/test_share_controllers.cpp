@@ -66,6 +66,22 @@ TEMPLATE_TEST_CASE("share controllers: any speeds, the bound is reached within 1
   }
 }
 
+TEST_CASE("share controllers: a first time that is off is mended within 10 steps", "[plan]") {
+  for (const double off : {0.95, 0.98, 1.02, 1.05}) {
+    for (const auto& ranks : speeds()) {
+      SimulatedJob job(ranks);
+      auto controller = make<Model>(ranks.size());
+      for (int s = 0; s < 10; ++s) {
+        auto seconds = job.step(controller->shares());
+        if (s == 1) seconds.back() *= off;  // the first that is believed
+        controller->after_step(seconds);
+      }
+      CAPTURE(off, controller->shares());
+      CHECK(job.over_best(controller->shares()) <= Model::bar);
+    }
+  }
+}
+
 TEMPLATE_TEST_CASE("share controllers: the sum is the global batch, whatever happens", "[plan]",
                    Model, MeasuredCurve, Proportional) {
   std::mt19937_64 random(7);

@@ -178,6 +178,32 @@ TEST_CASE("shares: fewer samples than ranks", "[train]") {
   CHECK(s.trainer.steps_done() == 8);
 }
 
+TEST_CASE("state shares: memory decides who holds how much of the optimizer's state", "[train]") {
+  auto world = krama::MpiComm::world();
+  auto o = options(world, 4);
+  o.executor.after_backward = {};
+  // The last rank has half of what each of the others has; no rank has enough for all.
+  const std::int64_t unit = 4096;
+  const bool half = world.size() > 1 && world.rank() == world.size() - 1;
+  o.state_bytes = half ? unit : 2 * unit;
+  Setup<float, krama::MpiComm> s(world, o);
+  std::vector<double> held(static_cast<std::size_t>(world.size()), 0.0);
+  held[static_cast<std::size_t>(world.rank())] =
+      static_cast<double>(s.trainer.executor().shard().owned());
+  world.sum_in_rank_order(held, "held");
+  const double total = static_cast<double>(s.store.size());
+  const double parts = world.size() > 1 ? 2.0 * world.size() - 1.0 : 1.0;
+  for (std::size_t r = 0; r < held.size(); ++r) {
+    const double mine = r + 1 == held.size() && held.size() > 1 ? 1.0 : std::min(2.0, parts);
+    CHECK(std::abs(held[r] - total * mine / parts) <= 256.0);
+  }
+  s.trainer.fit(points(60));  // replicas are compared after every step
+
+  o.state_bytes = 1;
+  CHECK_THROWS_WITH((Setup<float, krama::MpiComm>(world, o)),
+                    ContainsSubstring("the ranks can hold 0 together"));
+}
+
 TEST_CASE("share log: what is written is read back, what is damaged is refused", "[train]") {
   krama::train::ShareLog log;
   log.add({0, {}, {12, 12}, "equal, until speeds are measured"});

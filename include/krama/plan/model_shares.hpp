@@ -17,12 +17,12 @@ namespace krama::plan {
 
 struct ModelOptions {
   CurveShape shape = CurveShape::linear;
-  double window = 32;        ///< steps that a mean remembers
-  double least_gain = 0.01;  ///< of the step's time, below which nothing changes
-  double certainty = 3.0;    ///< standard errors by which a gain must exceed that
-  double horizon = 100;      ///< steps that a change must last to pay back its cost
-  int settle = 2;            ///< steps between two changes, at least
-  int warm_up = 1;           ///< first steps that are not believed
+  double window = 32;         ///< steps that a mean remembers
+  double least_gain = 0.003;  ///< of the step's time, below which nothing changes
+  double certainty = 3.0;     ///< standard errors by which a gain must exceed that
+  double horizon = 100;       ///< steps that a change must last to pay back its cost
+  int settle = 2;             ///< steps between two changes, at least
+  int warm_up = 1;            ///< first steps that are not believed
   BorderTimes border = {};
 };
 

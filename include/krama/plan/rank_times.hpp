@@ -67,8 +67,8 @@ class RankTimes {
   }
   /// Of single times around their mean, relative.
   [[nodiscard]] double noise() const {
-    // A guess of 2 % stands for two steps until there are more.
-    return std::sqrt((2 * 0.02 * 0.02 + noise_squares_) / (2 + noise_count_));
+    // A guess of 1 % stands for two steps until there are more.
+    return std::sqrt((2 * 0.01 * 0.01 + noise_squares_) / (2 + noise_count_));
   }
   /// Standard error of `seconds` where the rank works now, relative.
   [[nodiscard]] double error() const {

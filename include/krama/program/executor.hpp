@@ -40,6 +40,8 @@ struct ExecutorOptions {
   plan::Offload offload = {};              ///< a memory plan instead; empty: everything is kept
   SwapOptions swap = {};                   ///< where it swaps to
   std::vector<double> owner_weights = {};  ///< how parameters are shared out; empty: equally
+  std::vector<std::int64_t> owner_bytes =
+      {};  ///< of optimizer state that ranks can hold; empty: any
   /// Called when this rank's gradients of a step are ready, before they are reduced, with the samples
   /// and the seconds since the step began. What it does counts as computing; see
   /// testing::EmulatedSpeed.
@@ -93,8 +95,8 @@ class Executor {
         options_(options),
         group_(model.meets_ranks() && comm_.size() > 1 ? std::make_shared<RankGroup<Comm>>(comm_)
                                                        : nullptr),
-        shard_(make_shard(store, options.bucket_elements, options.owner_weights, comm_.rank(),
-                          comm_.size())),
+        shard_(make_shard(store, options.bucket_elements, options.owner_weights, owner_caps(options),
+                          comm_.rank(), comm_.size())),
         memory_(plan::plan_step_memory(step_program(1), step_sizes(model, options.micro_batch))),
         values_(exec, model, store, memory_, options.memory_budget, group_.get()),
         swap_(exec, memory_, options.swap) {
@@ -220,6 +222,16 @@ class Executor {
 
   [[nodiscard]] int micro_batches() const {
     return static_cast<int>((batch_.samples + options_.micro_batch - 1) / options_.micro_batch);
+  }
+  /// Elements of optimizer state that each rank can own.
+  static std::vector<std::int64_t> owner_caps(const ExecutorOptions& options) {
+    std::vector<std::int64_t> caps;
+    if constexpr (Optimizer::states > 0) {
+      for (const auto bytes : options.owner_bytes) {
+        caps.push_back(bytes / static_cast<std::int64_t>(Optimizer::states * sizeof(A)));
+      }
+    }
+    return caps;
   }
 
   /// What decides in which order layers speak to other ranks a second time.

@@ -5,32 +5,46 @@
 #include <array>
 #include <cstdint>
 #include <span>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include <krama/comm/partition.hpp>
 #include <krama/memory/param_store.hpp>
 #include <krama/plan/buckets.hpp>
+#include <krama/plan/state_shares.hpp>
 
 namespace krama {
 
-/// Which parts of the flat parameters this rank owns: one piece of every bucket, cut by the ranks'
-/// weights at chunk boundaries. Optimizer state exists only for owned pieces, packed one behind the
-/// other. All ranks compute the same cuts from the same numbers.
+/// Which parts of the flat parameters this rank owns: one piece of every bucket, cut at chunk
+/// boundaries, so that what each rank owns in all follows its weight to within one chunk. Optimizer
+/// state exists only for owned pieces, packed one behind the other. All ranks compute the same cuts
+/// from the same numbers.
 class Shard {
  public:
   Shard() = default;
-  /// `parameter_buckets` of the buckets hold parameters, the rest buffers.
+  /// `parameter_buckets` of the buckets hold parameters, the rest buffers, which are shared out by
+  /// weight. `caps`: elements of parameters that each rank can own at most; empty: any number.
   Shard(const std::vector<plan::Bucket>& buckets, std::span<const double> weights, int rank,
-        int parameter_buckets)
+        int parameter_buckets, std::span<const std::int64_t> caps = {})
       : buckets_(buckets), rank_(rank), parameter_buckets_(parameter_buckets) {
-    for (const auto& b : buckets) {
-      partitions_.push_back(Partition::by_weight(b.size(), weights, chunk_size));
+    const std::vector<plan::Bucket> parameters(buckets.begin(),
+                                               buckets.begin() + parameter_buckets);
+    std::int64_t chunks = 0;
+    for (const auto& b : parameters) chunks += (b.size() + chunk_size - 1) / chunk_size;
+    std::vector<std::int64_t> most;
+    for (const auto c : caps) most.push_back(c / chunk_size);
+    const auto shares = plan::share_state(chunks, weights, most);
+    for (auto& cuts : plan::cut_buckets(parameters, shares, chunk_size)) {
+      partitions_.emplace_back(std::move(cuts));
+    }
+    for (int k = parameter_buckets; k < bucket_count(); ++k) {
+      partitions_.push_back(Partition::by_weight(bucket(k).size(), weights, chunk_size));
+    }
+    for (const auto& partition : partitions_) {
       packed_.push_back(owned_);
-      owned_ += partitions_.back().count(rank);
+      owned_ += partition.count(rank);
     }
   }
-
   [[nodiscard]] int bucket_count() const { return static_cast<int>(buckets_.size()); }
   /// Buckets from this one on hold buffers: they are committed, not optimised.
   [[nodiscard]] int parameter_buckets() const { return parameter_buckets_; }
@@ -61,10 +75,12 @@ class Shard {
 };
 
 /// Cuts a store into buckets of at least `bucket_elements`, buffers apart from parameters, and shares
-/// each out among the ranks by `weights` (empty: equally).
+/// each out among the ranks by `weights` (empty: equally) as far as their `caps` allow (elements of
+/// parameters; empty: any number).
 template <Scalar T, MemorySpace M>
 Shard make_shard(const ParamStore<T, M>& store, std::int64_t bucket_elements,
-                 std::vector<double> weights, int rank, int ranks) {
+                 std::vector<double> weights, std::span<const std::int64_t> caps, int rank,
+                 int ranks) {
   std::vector<std::int64_t> ends;
   for (const auto& s : store.segments()) {
     if (s.buffer) continue;
@@ -76,7 +92,7 @@ Shard make_shard(const ParamStore<T, M>& store, std::int64_t bucket_elements,
   if (weights.empty()) weights.assign(static_cast<std::size_t>(ranks), 1.0);
   KRAMA_EXPECTS(static_cast<int>(weights.size()) == ranks, "owner weights: {} given for {} ranks",
                 weights.size(), ranks);
-  return Shard(buckets, weights, rank, parameters);
+  return Shard(buckets, weights, rank, parameters, caps);
 }
 
 }  // namespace krama

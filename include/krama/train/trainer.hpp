@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <span>
 #include <string>
@@ -37,6 +38,9 @@ struct TrainerOptions {
   /// Called on rank 0 when a run of several ranks begins and when its shares change; by default a
   /// line is printed (unless KRAMA_QUIET=1).
   std::function<void(const plan::ShareChange&)> on_shares = {};
+  /// Bytes that this rank has for optimizer state. Where every rank says so, state is cut by memory:
+  /// half the memory holds half the state. 0: no limit; such a rank counts as the largest.
+  std::int64_t state_bytes = 0;
   std::int64_t fingerprint_every = 100;  ///< steps between comparisons of the replicas; 0: never
   ExecutorOptions executor = {};
 };
@@ -71,7 +75,7 @@ class Trainer {
         options_(std::move(options)),
         shares_(checked(options_), comm_.size(), comm_.rank(), options_.shares),
         executor_(exec, model, store, std::move(loss), std::move(optimizer), comm,
-                  options_.executor) {
+                  with_state_by_memory(comm_, options_)) {
     check_same_model(comm_, store);
   }
 
@@ -208,6 +212,24 @@ class Trainer {
     KRAMA_EXPECTS(options.steps > 0 || options.time_limit > 0 || options.stop_after > 0,
                   "give a number of steps or a time limit");
     return options.global_batch;
+  }
+  /// The executor's options, with optimizer state cut by what the ranks have. Collective over comm.
+  static ExecutorOptions with_state_by_memory(Comm& comm, const TrainerOptions& options) {
+    ExecutorOptions o = options.executor;
+    KRAMA_EXPECTS(options.state_bytes >= 0, "the memory for optimizer state is {} bytes",
+                  options.state_bytes);
+    const std::array<double, 1> mine{static_cast<double>(options.state_bytes)};
+    const auto all = gather_numbers(comm, mine, "memory for optimizer state");
+    double largest = 0;
+    for (const auto& rank : all) largest = std::max(largest, rank[0]);
+    if (largest == 0 || !o.owner_weights.empty()) return o;
+    for (const auto& rank : all) {
+      const bool limited = rank[0] > 0;
+      o.owner_weights.push_back(limited ? rank[0] : largest);
+      o.owner_bytes.push_back(limited ? static_cast<std::int64_t>(rank[0])
+                                      : std::numeric_limits<std::int64_t>::max());
+    }
+    return o;
   }
   /// Place of this rank's first sample when the ranks take `counts`.
   [[nodiscard]] std::int64_t first_of(const plan::Shares& counts) const {
