@@ -2,8 +2,6 @@
 // Copyright (c) the Krama authors
 #pragma once
 
-#include <array>
-#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -13,14 +11,12 @@
 #include <vector>
 
 #include <krama/comm/communicator.hpp>
-#include <krama/kernels/reduce.hpp>
 #include <krama/nn/losses/loss.hpp>
-#include <krama/optim/clip.hpp>
 #include <krama/optim/optimizer.hpp>
 #include <krama/plan/plain.hpp>
 #include <krama/plan/recompute.hpp>
+#include <krama/program/owner_update.hpp>
 #include <krama/program/rank_group.hpp>
-#include <krama/program/shard.hpp>
 #include <krama/program/step_values.hpp>
 #include <krama/program/trace.hpp>
 
@@ -43,23 +39,8 @@ struct MicroBatch {
   Ref<accum_t<T>, 1, D> weights;              ///< one a row
 };
 
-/// What one step did, the same on every rank.
-struct StepOutcome {
-  double loss_sum = 0;   ///< weighted sum over the global batch
-  double weight = 0;     ///< sum of weights; 0: nothing to learn from, nothing was changed
-  double grad_norm = 0;  ///< of the mean gradient, before clipping
-  bool finite = true;    ///< false: the gradient held Inf or NaN, nothing was changed
-  [[nodiscard]] double loss() const { return weight > 0 ? loss_sum / weight : 0.0; }
-};
-
 /// Runs programs, one instruction after the other, for one rank. It knows how each instruction is
 /// done and nothing of why a program looks as it does.
-///
-/// Gradients are weighted *sums* everywhere until the update, which divides once by the weight of the
-/// global batch: so the split over ranks and micro-batches cannot change what is averaged.
-///
-/// Buffers go the way of gradients: what a layer proposes as a buffer's next value is reduced to its
-/// owner (from one rank, the others give zeros), committed there when the step updates, and gathered.
 template <Device D, Scalar T, class Loss, class Optimizer, class Comm>
 class Executor {
  public:
@@ -74,13 +55,14 @@ class Executor {
         model_(&model),
         store_(&store),
         loss_(std::move(loss)),
-        optimizer_(std::move(optimizer)),
         comm_(std::move(comm)),
         options_(options),
         group_(model.meets_ranks() && comm_.size() > 1 ? std::make_shared<RankGroup<Comm>>(comm_)
                                                        : nullptr),
-        shard_(make_shard(store, options.bucket_elements, options.owner_weights, comm_.rank(),
-                          comm_.size())),
+        owner_(exec, store, std::move(optimizer), comm_,
+               make_shard(store, options.bucket_elements, options.owner_weights, comm_.rank(),
+                          comm_.size()),
+               options.clip_norm),
         memory_(plan::plan_step_memory(step_program(1), step_sizes(model, options.micro_batch))),
         values_(exec, model, store, memory_, options.memory_budget, group_.get()) {
     const auto output = model.value(model.output_value());
@@ -92,16 +74,12 @@ class Executor {
     sums_ = Tensor<double, 1, M>(exec, "krama::program::loss_sums", {2});
     loss_scratch_ =
         Tensor<double, 1, M>(exec, "krama::program::loss_scratch", {loss_.scratch_elements(rows)});
-    for (std::size_t s = 0; s < Optimizer::states; ++s) {
-      states_[s] = Tensor<A, 1, M>(exec, "krama::program::state", {shard_.owned()});
-      fill(exec, states_[s].ref(), A{0});
-    }
     kokkos_ext::fence(exec, "krama::program::executor made");
   }
 
   /// The step of this rank with `micro_batches` micro-batches, as the options want it.
   [[nodiscard]] plan::Program step_program(int micro_batches) const {
-    auto p = plan::plain_step(model_->block_count(), micro_batches, shard_.bucket_count());
+    auto p = plan::plain_step(model_->block_count(), micro_batches, owner_.shard().bucket_count());
     if (options_.recompute.empty()) return p;
     KRAMA_EXPECTS(static_cast<int>(options_.recompute.size()) == model_->block_count(),
                   "recompute names {} blocks, the model has {}", options_.recompute.size(),
@@ -118,8 +96,8 @@ class Executor {
     busy_us_ = 0;
     for (const auto& i : begin_step()) timed(i, [&] { execute(i, feed, true); });
     if (group_) busy_us_ -= 1e6 * group_->take_seconds();
-    if (updates_now()) ++updates_;
-    return outcome_;
+    owner_.end_step();
+    return owner_.outcome();
   }
 
   /// Weighted loss sum and weight of this rank's `samples`, without training. Not collective.
@@ -150,19 +128,17 @@ class Executor {
     return values_.value(model_->output_value());
   }
 
-  [[nodiscard]] const Shard& shard() const { return shard_; }
+  [[nodiscard]] const Shard& shard() const { return owner_.shard(); }
   [[nodiscard]] const plan::StepMemory& memory() const { return memory_; }
-  [[nodiscard]] TensorRef<A, 1, M> state(int s) const {
-    return states_[static_cast<std::size_t>(s)].ref();
-  }
+  [[nodiscard]] TensorRef<A, 1, M> state(int s) const { return owner_.state(s); }
   [[nodiscard]] const ExecutorOptions& options() const { return options_; }
-  [[nodiscard]] const Optimizer& optimizer() const { return optimizer_; }
+  [[nodiscard]] const Optimizer& optimizer() const { return owner_.optimizer(); }
   [[nodiscard]] TraceRecorder& trace() { return trace_; }
   /// Seconds that this rank's last step spent on anything but communication.
   [[nodiscard]] double busy_seconds() const { return busy_us_ * 1e-6; }
   /// Number of updates made; the `step` of the next one is this plus 1.
-  [[nodiscard]] std::int64_t updates() const { return updates_; }
-  void set_updates(std::int64_t n) { updates_ = n; }
+  [[nodiscard]] std::int64_t updates() const { return owner_.updates(); }
+  void set_updates(std::int64_t n) { owner_.set_updates(n); }
   /// Runs of all instructions but update and gather: gradients stay in the store, summed to their
   /// owners. For tests and for users' own updates.
   StepOutcome gradients_only(std::uint64_t seed, std::int64_t first_sample, std::int64_t samples,
@@ -172,7 +148,7 @@ class Executor {
       if (i.op == plan::Op::update || i.op == plan::Op::gather) continue;
       execute(i, feed, true);
     }
-    return outcome_;
+    return owner_.outcome();
   }
 
  private:
@@ -184,7 +160,7 @@ class Executor {
 
   /// The program of a step over `batch_`, agreed with the other ranks where they must be asked.
   plan::Program begin_step() {
-    outcome_ = {};
+    owner_.begin_step();
     fill(exec_, sums_.ref(), 0.0);
     agreement_ = {micro_batches(), 0};
     if (comm_.size() > 1 && (group_ || store_->has_buffers())) {
@@ -225,16 +201,16 @@ class Executor {
         values_.backward(i.index);
         break;
       case Op::reduce:
-        reduce(i.index);
+        owner_.reduce(i.index, agreement_.buffer_source);
         break;
       case Op::agree:
-        agree();
+        owner_.agree(download(exec_, sums_.ref()));
         break;
       case Op::update:
-        update(i.index);
+        owner_.update(i.index, lr_);
         break;
       case Op::gather:
-        gather(i.index);
+        owner_.gather(i.index);
         break;
     }
   }
@@ -272,96 +248,25 @@ class Executor {
                                     loss_scratch_.ref(), dy);
   }
 
-  [[nodiscard]] TensorRef<A, 1, M> bucket_of(TensorRef<A, 1, M> flat, int k) const {
-    const auto& b = shard_.bucket(k);
-    return {flat.data() + b.begin, {b.size()}};
-  }
-  [[nodiscard]] TensorRef<A, 1, M> owned_of(TensorRef<A, 1, M> flat, int k) const {
-    return {flat.data() + shard_.begin(k), {shard_.count(k)}};
-  }
-
-  void reduce(int k) {
-    if (shard_.holds_buffers(k) && comm_.rank() != agreement_.buffer_source) {
-      fill(exec_, bucket_of(store_->grads(), k), A{0});
-    }
-    comm_.reduce_scatter(exec_, bucket_of(store_->grads(), k), shard_.partition(k),
-                         "gradients of bucket " + std::to_string(k));
-  }
-
-  /// The second agreement: what every rank must know before anybody updates.
-  void agree() {
-    std::array<double, 4> v{};  // loss, weight, squared norm, non-finite pieces
-    const auto sums = download(exec_, sums_.ref());
-    v[0] = sums[0];
-    v[1] = sums[1];
-    for (int k = 0; k < shard_.parameter_buckets(); ++k) {
-      v[2] += kernels::squared_norm(exec_, TensorRef<const A, 1, M>(owned_of(store_->grads(), k)));
-    }
-    // A sum of squares is finite exactly when every gradient is, in double for float gradients.
-    if (!std::isfinite(v[2])) {
-      v[2] = 0;
-      v[3] = 1;
-    }
-    comm_.sum_in_rank_order(v, "step agreement");
-    outcome_.loss_sum = v[0];
-    outcome_.weight = v[1];
-    outcome_.finite = v[3] == 0 && std::isfinite(v[0]);
-    outcome_.grad_norm = v[1] > 0 ? std::sqrt(v[2]) / v[1] : 0.0;
-    scale_ = v[1] > 0 ? 1.0 / v[1] : 0.0;
-    if (options_.clip_norm > 0) {
-      scale_ = scale_ * optim::clip_factor(outcome_.grad_norm, options_.clip_norm);
-    }
-  }
-  [[nodiscard]] bool updates_now() const { return outcome_.finite && outcome_.weight > 0; }
-
-  void update(int k) {
-    if (!updates_now() || shard_.count(k) == 0) return;
-    if (shard_.holds_buffers(k)) {
-      copy(exec_, owned_of(store_->values(), k), owned_of(store_->grads(), k));
-      return;
-    }
-    optim::UpdateRange<A, M> range;
-    range.values = owned_of(store_->values(), k);
-    range.grads = owned_of(store_->grads(), k);
-    for (std::size_t s = 0; s < Optimizer::states; ++s) {
-      range.states[s] = {states_[s].data() + shard_.packed(k), {shard_.count(k)}};
-    }
-    range.attributes = {store_->attributes().data() + shard_.begin(k) / chunk_size,
-                        {(shard_.count(k) + chunk_size - 1) / chunk_size}};
-    optimizer_.template update<D, A>(exec_, range, {lr_, scale_, updates_ + 1});
-  }
-
-  void gather(int k) {
-    if (!updates_now()) return;
-    comm_.allgather(exec_, bucket_of(store_->values(), k), shard_.partition(k),
-                    "values of bucket " + std::to_string(k));
-    if (k + 1 == shard_.bucket_count()) store_->refresh_working(exec_);
-  }
-
   E exec_;
   const Model* model_;
   ParamStore<T, M>* store_;
   Loss loss_;
-  Optimizer optimizer_;
   Comm comm_;
   ExecutorOptions options_;
   std::shared_ptr<RankGroup<Comm>> group_;  ///< null: no layer speaks to other ranks
-  Shard shard_;
+  OwnerUpdate<D, T, Optimizer, Comm> owner_;
   plan::StepMemory memory_;
   StepValues<D, T> values_;
   Tensor<nn::target_of<Loss, T>, 1, M> targets_;
   Tensor<A, 1, M> weights_;
   Tensor<double, 1, M> sums_;
   Tensor<double, 1, M> loss_scratch_;
-  std::array<Tensor<A, 1, M>, Optimizer::states> states_;
   TraceRecorder trace_;
   nn::BatchInfo batch_;
   StepAgreement agreement_;
-  StepOutcome outcome_;
   double lr_ = 0;
-  double scale_ = 0;
   double busy_us_ = 0;
-  std::int64_t updates_ = 0;
 };
 
 }  // namespace krama
