@@ -38,7 +38,10 @@ struct StepMemory {
   std::vector<std::int64_t> forward_stash;   ///< of each block, when its forward runs
   std::vector<std::int64_t> backward_stash;  ///< and when its backward runs; other if recomputed
   std::int64_t scratch = 0;
-  std::int64_t fan_out = 0;  ///< where a gradient waits to be added to another reader's
+  /// Where gradients wait to be added to other readers', those of one block one behind the other,
+  /// each rounded up to a cache line.
+  std::int64_t fan_out = 0;
+  static std::int64_t round_up(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
   std::int64_t peak = 0;
   std::int64_t largest_live = 0;
 };
@@ -102,26 +105,28 @@ inline StepMemory plan_step_memory(const Program& program, const StepSizes& size
       if (backward) touch_gradient(v, at);
     }
     if (!backward || b.reads_output) touch_value(b.writes, at);
-    if (backward) {
-      touch_gradient(b.writes, at);
-      // A second reader's gradient is made beside the first one's and added.
-      for (const int v : b.reads) {
-        touch(fan_out, std::max(fan_out.bytes, sizes.values[static_cast<std::size_t>(v)].bytes),
-              at);
-      }
-    }
+    if (backward) touch_gradient(b.writes, at);
     const bool first_stash = i.op == Op::forward && recomputed[static_cast<std::size_t>(i.index)];
     touch(piece(first_stash ? forward_stash : backward_stash, i.index), b.stash, at);
   }
   // Scratch and fan-out memory are used again and again: alive throughout.
   scratch.first = fan_out.first = 0;
   scratch.last = fan_out.last = end;
-  bool fans_out = false;
+  // A second reader's gradient is made beside the first one's and added.
   std::vector<int> readers(values, 0);
   for (const auto& b : sizes.blocks) {
-    for (const int v : b.reads) fans_out = fans_out || ++readers[static_cast<std::size_t>(v)] > 1;
+    for (const int v : b.reads) ++readers[static_cast<std::size_t>(v)];
   }
-  if (!fans_out) fan_out.bytes = 0;
+  for (const auto& b : sizes.blocks) {
+    std::int64_t bytes = 0;
+    for (const int v : b.reads) {
+      const auto& info = sizes.values[static_cast<std::size_t>(v)];
+      if (info.has_gradient && readers[static_cast<std::size_t>(v)] > 1) {
+        bytes += StepMemory::round_up(info.bytes);
+      }
+    }
+    fan_out.bytes = std::max(fan_out.bytes, bytes);
+  }
 
   const Placement placed = place(pieces);
   StepMemory m;
