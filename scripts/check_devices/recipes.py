@@ -60,6 +60,9 @@ KERNELS = {
     "kernels/rope.hpp": ["A: kernels::rope_table<E, A>(any, any, any, any, any);"],
     "kernels/row_reduce.hpp": ["A: kokkos_ext::launch<E, Rows<A>>(any, any, any, any);"],
     "kernels/vector_math.hpp": ["A: kokkos_ext::launch<E, Math<A>>(any, any, any, any);"],
+    "kernels/move_window.hpp": [
+        "T: kernels::move_window<E, T>(any, any, any, any, any, any, any, any, any, any, any);",
+    ],
     "tensor/copy.hpp": [
         "T: fill<E, T, 1, M>(any, any, any);",
         "T: cast<E, T, accum_t<T>, 1, M>(any, any, any);",

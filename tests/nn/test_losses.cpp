@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Copyright (c) the Krama authors
+#include <krama/nn/losses/binary_cross_entropy.hpp>
 #include <krama/nn/losses/cross_entropy.hpp>
 #include <krama/nn/losses/mean_squared_error.hpp>
 
@@ -21,6 +22,7 @@ namespace {
 static_assert(nn::Loss<nn::CrossEntropy, TestDevice, float>);
 static_assert(nn::Loss<nn::CrossEntropy, TestDevice, f16>);
 static_assert(nn::Loss<nn::MeanSquaredError, TestDevice, double>);
+static_assert(nn::Loss<nn::BinaryCrossEntropy, TestDevice, bf16>);
 
 template <class T>
 T value(double v) {
@@ -234,4 +236,95 @@ TEST_CASE("mean_squared_error: a row of weight 0 takes no part, whatever it hold
   CHECK(r.loss == 1.0);
   CHECK(r.weight == 1.0);
   CHECK(r.gradient[1] == 0.0);
+}
+
+TEMPLATE_TEST_CASE("cross_entropy: smoothed labels match the formula", "[nn]", double, float) {
+  for (const double smoothing : {0.1, 0.5}) {
+    for (const auto& [rows, columns] :
+         {std::pair<std::int64_t, std::int64_t>{1, 1}, {5, 3}, {40, 21}}) {
+      const auto x = some_values(rows * columns, 3.0, 21);
+      std::vector<std::int32_t> label;
+      std::vector<double> w;
+      for (std::int64_t r = 0; r < rows; ++r) {
+        label.push_back(r % 5 == 3 ? -100 : static_cast<std::int32_t>(r * 7 % columns));
+        w.push_back(0.5 + static_cast<double>(r % 3));
+      }
+      double loss = 0, weight = 0;
+      std::vector<double> gradient(x.size());
+      for (std::size_t r = 0; r < label.size(); ++r) {
+        if (label[r] == -100) continue;
+        const auto n = static_cast<std::size_t>(columns);
+        double sum = 0;
+        for (std::size_t c = 0; c < n; ++c) sum += std::exp(x[r * n + c]);
+        for (std::size_t c = 0; c < n; ++c) {
+          const bool hit = static_cast<std::size_t>(label[r]) == c;
+          const double t = (hit ? 1.0 - smoothing : 0.0) + smoothing / static_cast<double>(n);
+          loss += w[r] * t * (std::log(sum) - x[r * n + c]);
+          gradient[r * n + c] = w[r] * (std::exp(x[r * n + c]) / sum - t);
+        }
+        weight += w[r];
+      }
+      const auto r = call<TestType>(nn::CrossEntropy{.label_smoothing = smoothing}, rows, columns,
+                                    x, label, w);
+      const double tol = std::is_same_v<TestType, double> ? 1e-13 : 2e-6;
+      CHECK(r.loss == Approx(loss).epsilon(tol).margin(tol));
+      CHECK(r.weight == Approx(weight));
+      double worst = 0;
+      for (std::size_t i = 0; i < gradient.size(); ++i) {
+        worst = std::max(worst, std::abs(gradient[i] - r.gradient[i]));
+      }
+      CHECK(worst <= tol * 3);
+    }
+  }
+  CHECK_THROWS_WITH(
+      call<TestType>(nn::CrossEntropy{.label_smoothing = 1.0}, 1, 2, {0.0, 0.0}, {0}),
+      Catch::Matchers::ContainsSubstring("label_smoothing must be in [0, 1), found 1"));
+}
+
+TEMPLATE_TEST_CASE("binary_cross_entropy: values and gradient match the formula", "[nn]", double,
+                   float) {
+  using A = accum_t<TestType>;
+  for (const auto& [rows, columns] :
+       {std::pair<std::int64_t, std::int64_t>{1, 1}, {5, 3}, {40, 21}}) {
+    const auto x = some_values(rows * columns, 4.0, 31);
+    auto t = some_values(rows * columns, 0.5, 32);
+    for (std::size_t i = 0; i < t.size(); ++i) {
+      t[i] = i % 3 == 0 ? 1.0 : i % 3 == 1 ? 0.0 : static_cast<double>(static_cast<A>(t[i] + 0.5));
+    }
+    std::vector<double> w;
+    for (std::int64_t r = 0; r < rows; ++r) w.push_back(static_cast<double>(r % 3 + (rows == 1)));
+    double loss = 0, weight = 0;
+    std::vector<double> gradient;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const double wr = w[i / static_cast<std::size_t>(columns)] / static_cast<double>(columns);
+      const double p = 1.0 / (1.0 + std::exp(-x[i]));
+      loss -= wr * (t[i] * std::log(p) + (1.0 - t[i]) * std::log(1.0 - p));
+      gradient.push_back(wr * (p - t[i]));
+      weight += wr;
+    }
+    const auto r = call<TestType>(nn::BinaryCrossEntropy{}, rows, columns, x,
+                                  std::vector<TestType>(t.begin(), t.end()), w);
+    const double tol = std::is_same_v<TestType, double> ? 1e-13 : 2e-6;
+    CHECK(r.loss == Approx(loss).epsilon(tol).margin(tol));
+    CHECK(r.weight == Approx(weight));
+    double worst = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      worst = std::max(worst, std::abs(gradient[i] - r.gradient[i]));
+    }
+    CHECK(worst <= tol * 4);
+  }
+}
+
+TEMPLATE_TEST_CASE("binary_cross_entropy: N07 large logits stay finite and keep their loss", "[nn]",
+                   double, float, f16, bf16) {
+  const auto r = call<TestType>(
+      nn::BinaryCrossEntropy{}, 4, 1, {1000, -1000, 1000, -1000},
+      {value<TestType>(1), value<TestType>(0), value<TestType>(0), value<TestType>(1)});
+  CHECK(r.loss == 2000.0);
+  CHECK(r.gradient == std::vector<double>{0.0, 0.0, 1.0, -1.0});
+  const double inf = std::numeric_limits<double>::infinity();
+  const auto left_out = call<TestType>(nn::BinaryCrossEntropy{}, 2, 1, {0.0, inf},
+                                       {value<TestType>(1), value<TestType>(1)}, {1.0, 0.0});
+  CHECK(left_out.loss == Approx(std::log(2.0)).epsilon(1e-6));
+  CHECK(left_out.gradient[1] == 0.0);
 }

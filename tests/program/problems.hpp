@@ -5,6 +5,9 @@
 
 #include <krama/models/gpt.hpp>
 #include <krama/models/mlp.hpp>
+#include <krama/nn/layers/batch_norm.hpp>
+#include <krama/nn/layers/linear.hpp>
+#include <krama/nn/layers/relu.hpp>
 #include <krama/nn/losses/cross_entropy.hpp>
 #include <krama/optim/adamw.hpp>
 #include <krama/optim/sgd.hpp>
@@ -146,6 +149,23 @@ struct Mlp {
   template <class D, class T>
   static krama::nn::Model<D, T> model() {
     return krama::models::mlp<D, T>({{20, 33, 6}});
+  }
+};
+/// Reads what Mlp reads; batch normalisation in two blocks.
+struct Normed {
+  static Data data() { return Mlp::data(); }
+  template <class D, class T>
+  static krama::nn::Model<D, T> model(bool synchronised = true) {
+    using namespace krama::nn;
+    const BatchNorm norm{.channels = 14, .momentum = 0.3, .synchronised = synchronised};
+    Model<D, T> m;
+    auto x = m.input("x", {20});
+    for (const auto& [name, inputs] : {std::pair("first", 20), std::pair("second", 14)}) {
+      const Linear linear{.in_features = inputs, .out_features = 14, .bias = false};
+      x = m.block(name, chain(named("linear", linear), named("norm", norm), Relu{}), x);
+    }
+    m.block("head", Linear{.in_features = 14, .out_features = 6}, x);
+    return m;
   }
 };
 struct Gpt {

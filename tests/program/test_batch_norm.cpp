@@ -3,9 +3,6 @@
 
 #include <krama/comm/mpi/communicator.hpp>
 #include <krama/comm/self.hpp>
-#include <krama/nn/layers/batch_norm.hpp>
-#include <krama/nn/layers/linear.hpp>
-#include <krama/nn/layers/relu.hpp>
 #include <krama/program/fingerprint.hpp>
 
 #include <catch2/catch_all.hpp>
@@ -23,20 +20,7 @@ namespace {
 
 template <class T>
 krama::nn::Model<D, T> net(bool synchronised = true) {
-  using namespace krama::nn;
-  const BatchNorm norm{.channels = 14, .momentum = 0.3, .synchronised = synchronised};
-  Model<D, T> m;
-  auto x = m.input("x", {20});
-  x = m.block("first",
-              chain(named("linear", Linear{.in_features = 20, .out_features = 14, .bias = false}),
-                    named("norm", norm), Relu{}),
-              x);
-  x = m.block("second",
-              chain(named("linear", Linear{.in_features = 14, .out_features = 14, .bias = false}),
-                    named("norm", norm), Relu{}),
-              x);
-  m.block("head", Linear{.in_features = 14, .out_features = 6}, x);
-  return m;
+  return Normed::model<D, T>(synchronised);
 }
 
 /// Splits of a batch over the ranks: equal, skewed, and (ranks > 1) all on the second rank.

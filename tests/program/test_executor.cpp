@@ -2,6 +2,7 @@
 // Copyright (c) the Krama authors
 
 #include <krama/comm/self.hpp>
+#include <krama/nn/layers/silu.hpp>
 #include <krama/program/fingerprint.hpp>
 
 #include <catch2/catch_all.hpp>
@@ -129,5 +130,42 @@ TEST_CASE("executor: a value that several blocks read gets the sum of their grad
   for (const auto& s : s1.segments()) {
     CHECK(norm(a.values, s) > 0.0);
     CHECK(distance(a.values, b.values, s) <= 1e-13 * norm(b.values, s));
+  }
+}
+
+TEST_CASE("executor: joins of values that are read elsewhere too, and of a value with itself",
+          "[program]") {
+  const krama::exec_of<D> exec;
+  using namespace krama::nn;
+  Model<D, double> m;
+  const auto x = m.input("x", {20});
+  const auto a = m.block("a", Linear{.in_features = 20, .out_features = 6}, x);
+  const auto b = m.block("b", chain(Linear{.in_features = 6, .out_features = 6}, Silu{}), a);
+  const auto both = m.concat("both", {a, b});
+  const auto twice = m.add("twice", {b, b});
+  const auto all = m.concat("all", {both, twice, a, both});
+  m.block("head", Linear{.in_features = 36, .out_features = 6}, all);
+  const auto data = Mlp::data();
+  auto store = same_store<D, double>(m);
+  krama::SelfComm self("test");
+  const auto loss = [&] {
+    return gradients<D, double>(m, store, self, data, {data.samples}, {.micro_batch = 29});
+  };
+  const auto g = loss();
+  auto values = krama::download(exec, store.values());
+  for (const auto& s : store.segments()) {
+    for (const std::int64_t i : {s.offset, s.offset + s.size - 1}) {
+      const auto k = static_cast<std::size_t>(i);
+      const double start = values[k];
+      double difference = 0;
+      for (const double sign : {1.0, -1.0}) {
+        values[k] = start + sign * 1e-5;
+        krama::upload(exec, store.values(), std::span<const double>(values));
+        difference += sign * loss().outcome.loss();
+      }
+      values[k] = start;
+      CAPTURE(s.name, i);
+      CHECK(std::abs(difference / 2e-5 - g.values[k]) < 1e-8);
+    }
   }
 }

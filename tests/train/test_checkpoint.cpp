@@ -3,6 +3,9 @@
 
 #include <krama/comm/mpi/communicator.hpp>
 #include <krama/comm/self.hpp>
+#include <krama/nn/layers/batch_norm.hpp>
+#include <krama/nn/layers/linear.hpp>
+#include <krama/nn/layers/relu.hpp>
 #include <krama/train/checkpoint.hpp>
 
 #include <catch2/catch_all.hpp>
@@ -51,6 +54,57 @@ TEST_CASE("checkpoint: going on equals never having stopped, bit for bit", "[tra
     CHECK(second.trainer.steps_done() == 7);
     CHECK(same_bits(whole.values(), second.values()));
   }
+}
+
+TEST_CASE("checkpoint: running statistics go on too", "[train]") {
+  auto world = krama::MpiComm::world();
+  const SharedFolder folder(world);
+  const auto file = folder.path() / "norm.safetensors";
+  const auto data = points(31);
+  const auto net = [] {
+    using namespace krama::nn;
+    Model<D, float> m;
+    auto x = m.input("x", {2});
+    x = m.block("hidden",
+                chain(named("linear", Linear{.in_features = 2, .out_features = 24}),
+                      named("norm", BatchNorm{.channels = 24}), Relu{}),
+                x);
+    m.block("head", Linear{.in_features = 24, .out_features = 2}, x);
+    return m;
+  };
+  for (const auto& shares : some_shares(world.size())) {
+    CAPTURE(shares);
+    const auto of = [&](std::int64_t steps) {
+      auto o = options(steps, shares);
+      o.executor.micro_batch = 12;  // one micro-batch on every rank
+      return o;
+    };
+    Setup<float, krama::MpiComm> whole(world, of(7), net());
+    whole.trainer.fit(data);
+    Setup<float, krama::MpiComm> first(world, of(3), net());
+    first.trainer.fit(data);
+    krama::train::save_checkpoint(first.exec, first.trainer, file);
+    Setup<float, krama::MpiComm> second(world, of(7), net());
+    const auto fresh = second.values();
+    krama::train::load_checkpoint(second.exec, second.trainer, file);
+    CHECK(same_bits(first.values(), second.values()));
+    const auto& mean = second.store.segments()[6];
+    CHECK(mean.name == "hidden.norm.running_mean");
+    const auto at = static_cast<std::size_t>(mean.offset);
+    CHECK(second.values()[at] != fresh[at]);
+    second.trainer.fit(data);
+    CHECK(same_bits(whole.values(), second.values()));
+    CHECK(whole.trainer.evaluate(data) == second.trainer.evaluate(data));
+  }
+  world.barrier("written");
+  const krama::io::SafetensorsReader written(file);
+  std::size_t statistics = 0;
+  for (const auto& t : written.tensors()) {
+    if (t.name.find("running_") == std::string::npos) continue;
+    CHECK_FALSE(t.name.starts_with("optimizer."));
+    ++statistics;
+  }
+  CHECK(statistics == 2);
 }
 
 TEST_CASE("checkpoint: one rank goes on from what several wrote", "[train]") {

@@ -38,8 +38,11 @@ class Setup {
  public:
   using Trainer = krama::train::Trainer<D, T, krama::nn::CrossEntropy, krama::optim::AdamW, Comm>;
 
-  Setup(Comm comm, krama::train::TrainerOptions options)
-      : model(krama::models::mlp<D, T>({{2, 24, 2}})),
+  using Model = krama::nn::Model<D, T>;
+
+  Setup(Comm comm, krama::train::TrainerOptions options,
+        Model net = krama::models::mlp<D, T>({{2, 24, 2}}))
+      : model(std::move(net)),
         store(model.make_store(exec, 1)),
         trainer(exec, model, store, {}, {}, krama::optim::Schedule::constant(0.02), comm,
                 quiet(std::move(options))) {}
@@ -52,7 +55,7 @@ class Setup {
   }
 
   krama::exec_of<D> exec;
-  krama::nn::Model<D, T> model;
+  Model model;
   krama::ParamStore<T, krama::mem_of<D>> store;
   Trainer trainer;
 };

@@ -8,9 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include <krama/kernels/elementwise.hpp>
 #include <krama/nn/node.hpp>
-#include <krama/tensor/copy.hpp>
 
 namespace krama::nn {
 
@@ -105,37 +103,6 @@ class NodeBlock final : public Block<D, T> {
   }
 
   N node_;
-};
-
-/// y = x0 + x1 + …: joins values that several blocks made.
-template <Device D, class T>
-class AddBlock final : public Block<D, T> {
- public:
-  using typename Block<D, T>::Value;
-
-  [[nodiscard]] Shape out(std::span<const Shape> in) const override {
-    KRAMA_EXPECTS(in.size() >= 2, "add joins at least two values, not {}", in.size());
-    for (const auto& s : in) {
-      KRAMA_EXPECTS(s == in[0], "add: shapes differ: {} and {}", to_string(in[0]), to_string(s));
-    }
-    return in[0];
-  }
-  [[nodiscard]] BlockNeeds needs(std::span<const Shape> /*in*/) const override { return {}; }
-  void bind(ParamSpec& /*spec*/) override {}
-  void forward(const Context<D, T>& ctx, std::span<const Value> x, const Value& y) const override {
-    auto sum = y.template as<T, 1>();
-    kernels::add(ctx.exec(), sum, x[0].template as<T, 1>(), x[1].template as<T, 1>());
-    for (std::size_t i = 2; i < x.size(); ++i) {
-      kernels::add(ctx.exec(), sum, sum, x[i].template as<T, 1>());
-    }
-  }
-  void backward(const Context<D, T>& ctx, std::span<const Value> /*x*/, const Value& /*y*/,
-                const Value& dy, std::span<const Value> dx) const override {
-    for (const auto& d : dx) {
-      if (d.null()) continue;
-      copy(ctx.exec(), d.template as<T, 1>(), dy.template as<T, 1>());
-    }
-  }
 };
 
 }  // namespace krama::nn

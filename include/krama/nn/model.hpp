@@ -12,6 +12,7 @@
 #include <krama/memory/param_store.hpp>
 #include <krama/nn/block.hpp>
 #include <krama/nn/chain.hpp>
+#include <krama/nn/join.hpp>
 
 namespace krama::nn {
 
@@ -55,9 +56,13 @@ class Model {
     return insert(name, std::make_unique<NodeBlock<D, T, N>>(std::move(n)), {x});
   }
 
-  /// Adds the sum of values.
-  ValueId add(const std::string& name, std::vector<ValueId> x) {
-    return insert(name, std::make_unique<AddBlock<D, T>>(), std::move(x));
+  /// Adds the sum of values; `fit` says what becomes of unlike heights and widths.
+  ValueId add(const std::string& name, std::vector<ValueId> x, Fit fit = Fit::exact) {
+    return insert(name, std::make_unique<AddBlock<D, T>>(fit), std::move(x));
+  }
+  /// Adds the values' channels (last extents), one behind the other: a U-Net's long skips.
+  ValueId concat(const std::string& name, std::vector<ValueId> x, Fit fit = Fit::exact) {
+    return insert(name, std::make_unique<ConcatBlock<D, T>>(fit), std::move(x));
   }
 
   /// Names the value that the loss reads. Without it, the last one.

@@ -63,7 +63,10 @@ struct StepMemory {
   std::vector<std::vector<Move>> moves;      ///< of each block that is swapped
   std::vector<std::vector<int>> travellers;  ///< the values among them
   std::int64_t scratch = 0;
-  std::int64_t fan_out = 0;  ///< where a gradient waits to be added to another reader's
+  /// Where gradients wait to be added to other readers', those of one block one behind the other,
+  /// each rounded up to a cache line.
+  std::int64_t fan_out = 0;
+  static std::int64_t round_up(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
   std::int64_t peak = 0;
   std::int64_t largest_live = 0;
 };
@@ -80,8 +83,12 @@ class LifetimeWalk {
         pieces_(3 * values_ + 2 * blocks_ + 2),
         value_again_(values_, false),
         stash_again_(blocks_, false),
+        readers_(values_, 0),
         remade_(blocks_, false),
         moves_(blocks_, false) {
+    for (const auto& b : sizes.blocks) {
+      for (const int v : b.reads) ++readers_[static_cast<std::size_t>(v)];
+    }
     for (const auto& i : program) {
       if (i.op == Op::recompute) remade_[static_cast<std::size_t>(i.index)] = true;
     }
@@ -95,12 +102,6 @@ class LifetimeWalk {
       p->first = 0;
       p->last = end;
     }
-    bool fans_out = false;
-    std::vector<int> readers(values_, 0);
-    for (const auto& b : sizes.blocks) {
-      for (const int v : b.reads) fans_out = fans_out || ++readers[static_cast<std::size_t>(v)] > 1;
-    }
-    if (!fans_out) fan_out().bytes = 0;
   }
 
   [[nodiscard]] StepMemory placed() const {
@@ -204,9 +205,14 @@ class LifetimeWalk {
     if (backward) {
       touch_gradient(b.writes, at);
       // A second reader's gradient is made beside the first one's and added.
+      std::int64_t bytes = 0;
       for (const int v : b.reads) {
-        touch(fan_out(), sizes_->values[static_cast<std::size_t>(v)].bytes, at);
+        const auto& info = sizes_->values[static_cast<std::size_t>(v)];
+        if (info.has_gradient && readers_[static_cast<std::size_t>(v)] > 1) {
+          bytes += StepMemory::round_up(info.bytes);
+        }
       }
+      touch(fan_out(), bytes, at);
     }
     touch(stash(k), b.stash, at);
   }
@@ -238,6 +244,7 @@ class LifetimeWalk {
   std::size_t values_, blocks_;
   std::vector<Lifetime> pieces_;
   std::vector<bool> value_again_, stash_again_;
+  std::vector<int> readers_;  ///< of each value
   std::vector<bool> remade_;  ///< blocks that are recomputed
   std::vector<bool> moves_;   ///< blocks that are swapped, or their inputs
 };

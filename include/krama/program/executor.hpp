@@ -2,9 +2,8 @@
 // Copyright (c) the Krama authors
 #pragma once
 
-#include <array>
+#include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -15,16 +14,13 @@
 
 #include <krama/comm/communicator.hpp>
 #include <krama/comm/watchdog.hpp>
-#include <krama/kernels/reduce.hpp>
 #include <krama/nn/losses/loss.hpp>
-#include <krama/optim/clip.hpp>
 #include <krama/optim/optimizer.hpp>
 #include <krama/plan/offload.hpp>
 #include <krama/plan/plain.hpp>
 #include <krama/plan/recompute.hpp>
-#include <krama/program/gather_numbers.hpp>
+#include <krama/program/owner_update.hpp>
 #include <krama/program/rank_group.hpp>
-#include <krama/program/shard.hpp>
 #include <krama/program/step_values.hpp>
 #include <krama/program/swap_lane.hpp>
 #include <krama/program/trace.hpp>
@@ -56,26 +52,8 @@ struct MicroBatch {
   Ref<accum_t<T>, 1, D> weights;              ///< one a row
 };
 
-/// What one step did, the same on every rank.
-struct StepOutcome {
-  double loss_sum = 0;   ///< weighted sum over the global batch
-  double weight = 0;     ///< sum of weights; 0: nothing to learn from, nothing was changed
-  double grad_norm = 0;  ///< of the mean gradient, before clipping
-  bool finite = true;    ///< false: the gradient held Inf or NaN, nothing was changed
-  /// Of each rank, from the beginning of the step until its gradients were ready to be reduced:
-  /// getting and computing its samples, without waiting for other ranks.
-  std::vector<double> rank_seconds;
-  [[nodiscard]] double loss() const { return weight > 0 ? loss_sum / weight : 0.0; }
-};
-
 /// Runs programs, one instruction after the other, for one rank. It knows how each instruction is
 /// done and nothing of why a program looks as it does.
-///
-/// Gradients are weighted *sums* everywhere until the update, which divides once by the weight of the
-/// global batch: so the split over ranks and micro-batches cannot change what is averaged.
-///
-/// Buffers go the way of gradients: what a layer proposes as a buffer's next value is reduced to its
-/// owner (from one rank, the others give zeros), committed there when the step updates, and gathered.
 template <Device D, Scalar T, class Loss, class Optimizer, class Comm>
 class Executor {
  public:
@@ -90,13 +68,14 @@ class Executor {
         model_(&model),
         store_(&store),
         loss_(std::move(loss)),
-        optimizer_(std::move(optimizer)),
         comm_(std::move(comm)),
         options_(options),
         group_(model.meets_ranks() && comm_.size() > 1 ? std::make_shared<RankGroup<Comm>>(comm_)
                                                        : nullptr),
-        shard_(make_shard(store, options.bucket_elements, options.owner_weights, owner_caps(options),
-                          comm_.rank(), comm_.size())),
+        owner_(exec, store, std::move(optimizer), comm_,
+               make_shard(store, options.bucket_elements, options.owner_weights,
+                          owner_caps(options), comm_.rank(), comm_.size()),
+               options.clip_norm),
         memory_(plan::plan_step_memory(step_program(1), step_sizes(model, options.micro_batch))),
         values_(exec, model, store, memory_, options.memory_budget, group_.get()),
         swap_(exec, memory_, options.swap) {
@@ -109,16 +88,12 @@ class Executor {
     sums_ = Tensor<double, 1, M>(exec, "krama::program::loss_sums", {2});
     loss_scratch_ =
         Tensor<double, 1, M>(exec, "krama::program::loss_scratch", {loss_.scratch_elements(rows)});
-    for (std::size_t s = 0; s < Optimizer::states; ++s) {
-      states_[s] = Tensor<A, 1, M>(exec, "krama::program::state", {shard_.owned()});
-      fill(exec, states_[s].ref(), A{0});
-    }
     kokkos_ext::fence(exec, "krama::program::executor made");
   }
 
   /// The step of this rank with `micro_batches` micro-batches, as the options want it.
   [[nodiscard]] plan::Program step_program(int micro_batches) const {
-    auto p = plan::plain_step(model_->block_count(), micro_batches, shard_.bucket_count());
+    auto p = plan::plain_step(model_->block_count(), micro_batches, owner_.shard().bucket_count());
     if (options_.recompute.empty()) return plan::with_offload(p, options_.offload);
     KRAMA_EXPECTS(options_.offload.what.empty(),
                   "give a memory plan or a list of blocks to recompute");
@@ -156,8 +131,8 @@ class Executor {
     batch_ = {first_sample, samples, seed, number};
     lr_ = lr;
     for (const auto& i : begin_step()) timed(i, [&] { attempt(i, feed); });
-    if (updates_now()) ++updates_;
-    return outcome_;
+    owner_.end_step();
+    return owner_.outcome();
   }
 
   /// Weighted loss sum and weight of this rank's `samples`, without training. Not collective.
@@ -188,22 +163,20 @@ class Executor {
     return values_.value(model_->output_value());
   }
 
-  [[nodiscard]] const Shard& shard() const { return shard_; }
+  [[nodiscard]] const Shard& shard() const { return owner_.shard(); }
   [[nodiscard]] const plan::StepMemory& memory() const { return memory_; }
   [[nodiscard]] plan::StepSizes sizes() const { return step_sizes(*model_, options_.micro_batch); }
   [[nodiscard]] const nn::Model<D, T>& model() const { return *model_; }
   /// The memory of values and stashes, for measurements between steps.
   [[nodiscard]] StepValues<D, T>& values() { return values_; }
   [[nodiscard]] const SwapLane<D, T>& swap() const { return swap_; }
-  [[nodiscard]] TensorRef<A, 1, M> state(int s) const {
-    return states_[static_cast<std::size_t>(s)].ref();
-  }
+  [[nodiscard]] TensorRef<A, 1, M> state(int s) const { return owner_.state(s); }
   [[nodiscard]] const ExecutorOptions& options() const { return options_; }
-  [[nodiscard]] const Optimizer& optimizer() const { return optimizer_; }
+  [[nodiscard]] const Optimizer& optimizer() const { return owner_.optimizer(); }
   [[nodiscard]] TraceRecorder& trace() { return trace_; }
   /// Number of updates made; the `step` of the next one is this plus 1.
-  [[nodiscard]] std::int64_t updates() const { return updates_; }
-  void set_updates(std::int64_t n) { updates_ = n; }
+  [[nodiscard]] std::int64_t updates() const { return owner_.updates(); }
+  void set_updates(std::int64_t n) { owner_.set_updates(n); }
   /// Runs of all instructions but update and gather: gradients stay in the store, summed to their
   /// owners. For tests and for users' own updates.
   StepOutcome gradients_only(std::uint64_t seed, std::int64_t first_sample, std::int64_t samples,
@@ -213,7 +186,7 @@ class Executor {
       if (i.op == plan::Op::update || i.op == plan::Op::gather) continue;
       timed(i, [&] { attempt(i, feed); });
     }
-    return outcome_;
+    return owner_.outcome();
   }
 
  private:
@@ -246,7 +219,7 @@ class Executor {
 
   /// The program of a step over `batch_`, agreed with the other ranks where they must be asked.
   plan::Program begin_step() {
-    outcome_ = {};
+    owner_.begin_step();
     gradients_ready_ = false;
     fill(exec_, sums_.ref(), 0.0);
     agreement_ = {micro_batches(), 0};
@@ -313,16 +286,17 @@ class Executor {
         values_.backward(i.index);
         break;
       case Op::reduce:
-        reduce(i.index);
+        gradients_ready();
+        owner_.reduce(i.index, agreement_.buffer_source);
         break;
       case Op::agree:
         agree();
         break;
       case Op::update:
-        update(i.index);
+        owner_.update(i.index, lr_);
         break;
       case Op::gather:
-        gather(i.index);
+        owner_.gather(i.index);
         break;
       case Op::swap_out:
       case Op::await_out:
@@ -366,101 +340,26 @@ class Executor {
                                     loss_scratch_.ref(), dy);
   }
 
-  [[nodiscard]] TensorRef<A, 1, M> bucket_of(TensorRef<A, 1, M> flat, int k) const {
-    const auto& b = shard_.bucket(k);
-    return {flat.data() + b.begin, {b.size()}};
-  }
-  [[nodiscard]] TensorRef<A, 1, M> owned_of(TensorRef<A, 1, M> flat, int k) const {
-    return {flat.data() + shard_.begin(k), {shard_.count(k)}};
-  }
-
-  void reduce(int k) {
-    gradients_ready();
-    if (shard_.holds_buffers(k) && comm_.rank() != agreement_.buffer_source) {
-      fill(exec_, bucket_of(store_->grads(), k), A{0});
-    }
-    comm_.reduce_scatter(exec_, bucket_of(store_->grads(), k), shard_.partition(k),
-                         "gradients of bucket " + std::to_string(k));
-  }
-
   /// The second agreement: what every rank must know before anybody updates.
   void agree() {
     gradients_ready();
-    // Loss, weight, squared norm and non-finite pieces are added up in rank order; each rank's time,
-    // and whether its swapping failed.
-    std::array<double, 6> v{};
     const auto sums = download(exec_, sums_.ref());
-    v[0] = sums[0];
-    v[1] = sums[1];
-    for (int k = 0; k < shard_.parameter_buckets(); ++k) {
-      v[2] += kernels::squared_norm(exec_, TensorRef<const A, 1, M>(owned_of(store_->grads(), k)));
-    }
-    // A sum of squares is finite exactly when every gradient is, in double for float gradients.
-    if (!std::isfinite(v[2])) {
-      v[2] = 0;
-      v[3] = 1;
-    }
-    v[4] = my_seconds_;
-    v[5] = broken_.empty() ? 0 : 1;
-    const auto all = gather_numbers(comm_, v, "step agreement");
-    v = {};
-    std::vector<int> broken;
-    for (const auto& rank : all) {
-      if (rank[5] > 0) broken.push_back(static_cast<int>(outcome_.rank_seconds.size()));
-      for (std::size_t i = 0; i < 4; ++i) v[i] += rank[i];
-      outcome_.rank_seconds.push_back(rank[4]);
-    }
-    if (!broken.empty()) stop_broken_step(broken);
-    outcome_.loss_sum = v[0];
-    outcome_.weight = v[1];
-    outcome_.finite = v[3] == 0 && std::isfinite(v[0]);
-    outcome_.grad_norm = v[1] > 0 ? std::sqrt(v[2]) / v[1] : 0.0;
-    scale_ = v[1] > 0 ? 1.0 / v[1] : 0.0;
-    if (options_.clip_norm > 0) {
-      scale_ = scale_ * optim::clip_factor(outcome_.grad_norm, options_.clip_norm);
-    }
-  }
-  [[noreturn]] void stop_broken_step(const std::vector<int>& ranks) {
     const std::string mine = std::exchange(broken_, {});
+    const auto broken = owner_.agree({sums[0], sums[1], my_seconds_, !mine.empty()});
+    if (broken.empty()) return;
     swap_.settle();
     throw Error(fmt::format("swapping failed on {}, parameters are as before the step{}{}",
-                            detail::list_ranks(ranks), mine.empty() ? "" : ": ", mine));
-  }
-  [[nodiscard]] bool updates_now() const { return outcome_.finite && outcome_.weight > 0; }
-
-  void update(int k) {
-    if (!updates_now() || shard_.count(k) == 0) return;
-    if (shard_.holds_buffers(k)) {
-      copy(exec_, owned_of(store_->values(), k), owned_of(store_->grads(), k));
-      return;
-    }
-    optim::UpdateRange<A, M> range;
-    range.values = owned_of(store_->values(), k);
-    range.grads = owned_of(store_->grads(), k);
-    for (std::size_t s = 0; s < Optimizer::states; ++s) {
-      range.states[s] = {states_[s].data() + shard_.packed(k), {shard_.count(k)}};
-    }
-    range.attributes = {store_->attributes().data() + shard_.begin(k) / chunk_size,
-                        {(shard_.count(k) + chunk_size - 1) / chunk_size}};
-    optimizer_.template update<D, A>(exec_, range, {lr_, scale_, updates_ + 1});
-  }
-
-  void gather(int k) {
-    if (!updates_now()) return;
-    comm_.allgather(exec_, bucket_of(store_->values(), k), shard_.partition(k),
-                    "values of bucket " + std::to_string(k));
-    if (k + 1 == shard_.bucket_count()) store_->refresh_working(exec_);
+                            detail::list_ranks(broken), mine.empty() ? "" : ": ", mine));
   }
 
   E exec_;
   const Model* model_;
   ParamStore<T, M>* store_;
   Loss loss_;
-  Optimizer optimizer_;
   Comm comm_;
   ExecutorOptions options_;
   std::shared_ptr<RankGroup<Comm>> group_;  ///< null: no layer speaks to other ranks
-  Shard shard_;
+  OwnerUpdate<D, T, Optimizer, Comm> owner_;
   plan::StepMemory memory_;
   StepValues<D, T> values_;
   SwapLane<D, T> swap_;
@@ -469,17 +368,13 @@ class Executor {
   Tensor<A, 1, M> weights_;
   Tensor<double, 1, M> sums_;
   Tensor<double, 1, M> loss_scratch_;
-  std::array<Tensor<A, 1, M>, Optimizer::states> states_;
   TraceRecorder trace_;
   nn::BatchInfo batch_;
   StepAgreement agreement_;
-  StepOutcome outcome_;
   double lr_ = 0;
-  double scale_ = 0;
   Clock::time_point begin_;
   bool gradients_ready_ = false;
   double my_seconds_ = 0;
-  std::int64_t updates_ = 0;
 };
 
 }  // namespace krama

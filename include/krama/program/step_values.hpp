@@ -2,6 +2,7 @@
 // Copyright (c) the Krama authors
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -93,14 +94,16 @@ class StepValues {
     if (!gradient_written_[static_cast<std::size_t>(out.index)]) return;
     gather_reads(b);
     gradients_.clear();
-    bool shared = false;
+    std::int64_t beside = memory_.fan_out;
     for (const auto v : model_->reads(b)) {
       Value g = gradient(v);
-      if (!g.null() && gradient_written_[static_cast<std::size_t>(v.index)]) {
-        KRAMA_EXPECTS(!shared, "block \"{}\" joins two values that are both read elsewhere too",
-                      model_->block_name(b));
-        shared = true;
-        g.data = arena_.at(memory_.fan_out);
+      // Another reader, or this block itself through another of its inputs, writes it too.
+      const bool shared = gradient_written_[static_cast<std::size_t>(v.index)] ||
+                          std::any_of(gradients_.begin(), gradients_.end(),
+                                      [&](const Value& other) { return other.data == g.data; });
+      if (!g.null() && shared) {
+        g.data = arena_.at(beside);
+        beside += plan::StepMemory::round_up(g.bytes());
       }
       gradients_.push_back(g);
     }
