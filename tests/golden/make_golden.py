@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # Copyright (c) the Krama authors
-"""Writes the reference numbers of test_golden.cpp with PyTorch, in f64, as safetensors files.
+"""Writes the reference numbers of test_golden.cpp and test_golden_images.cpp with PyTorch, in f64, as safetensors files.
 
 usage: ./toolbox run --full python3 tests/golden/make_golden.py
 
-Each file holds tokens, targets, the parameters under Krama's names ("w."), logits, loss, the gradient of
+Each file holds tokens (or images), targets, the parameters under Krama's names ("w."), logits, loss, the gradient of
 the mean loss ("g.") and the parameters after five AdamW steps ("after."). Written out from the
 formulas of the papers, not with torch.nn's modules, so that every convention is in sight.
 """
@@ -130,27 +130,95 @@ def llama_shapes(d=16, hidden=20):
     yield "head.logits.weight", (VOCABULARY, d)
 
 
-def golden(file, network, shapes):
+def images_first(x):
+    """Krama's images (samples, height, width, channels) as PyTorch's."""
+    return x.permute(0, 3, 1, 2)
+
+
+def conv(x, w, name, padding):
+    """The weight is (out, height, width, in)."""
+    return F.conv2d(x, images_first(w[name + ".weight"]), w[name + ".bias"], padding=padding)
+
+
+def flat(x):
+    return x.permute(0, 2, 3, 1).flatten(1)
+
+
+def linear(x, w, name):
+    return F.linear(x, w[name + ".weight"], w[name + ".bias"])
+
+
+def lenet(w, images):
+    x = F.max_pool2d(F.relu(conv(images_first(images), w, "c1.conv", 2)), 2)
+    x = F.max_pool2d(F.relu(conv(x, w, "c3.conv", 0)), 2)
+    x = F.relu(linear(flat(x), w, "c5.linear"))
+    return linear(F.relu(linear(x, w, "f6.linear")), w, "head.linear")
+
+
+def vgg(w, images):
+    x = images_first(images)
+    for stage, depth in enumerate((2, 1)):
+        for i in range(depth):
+            x = F.relu(conv(x, w, f"stages.{stage}.{i}.conv", 1))
+        x = F.max_pool2d(x, 2)
+    x = F.relu(linear(flat(x), w, "hidden.0.linear"))
+    return linear(F.relu(linear(x, w, "hidden.1.linear")), w, "head.linear")
+
+
+def with_biases(*weights):
+    for name, *shape in weights:
+        yield name + ".weight", tuple(shape)
+        yield name + ".bias", (shape[0],)
+
+
+def lenet_shapes():
+    return with_biases(
+        ("c1.conv", 4, 5, 5, 2), ("c3.conv", 3, 5, 5, 4), ("c5.linear", 6, 12), ("f6.linear", 5, 6),
+        ("head.linear", 3, 5),
+    )  # fmt: skip
+
+
+def vgg_shapes():
+    return with_biases(
+        ("stages.0.0.conv", 4, 3, 3, 3), ("stages.0.1.conv", 5, 3, 3, 4), ("stages.1.0.conv", 6, 3, 3, 5),
+        ("hidden.0.linear", 10, 24), ("hidden.1.linear", 10, 10), ("head.linear", 5, 10),
+    )  # fmt: skip
+
+
+def texts():
+    tokens = torch.randint(VOCABULARY, (SAMPLES, CONTEXT), dtype=torch.int32)
+    targets = torch.randint(VOCABULARY, (SAMPLES, CONTEXT), dtype=torch.int32)
+    targets[1, 2] = targets[2, 5] = IGNORED
+    return "tokens", tokens, targets
+
+
+def images(size, channels, classes):
+    return (
+        "images",
+        torch.randn(SAMPLES, size, size, channels),
+        torch.randint(classes, (SAMPLES,), dtype=torch.int32),
+    )
+
+
+def golden(file, network, shapes, draw):
     torch.manual_seed(7)
     w = {}
     for name, shape in shapes:
         start = torch.ones(shape) if "norm.weight" in name else torch.zeros(shape)
         w[name] = (start + 0.3 * torch.randn(shape)).requires_grad_()
-    tokens = torch.randint(VOCABULARY, (SAMPLES, CONTEXT), dtype=torch.int32)
-    targets = torch.randint(VOCABULARY, (SAMPLES, CONTEXT), dtype=torch.int32)
-    targets[1, 2] = targets[2, 5] = IGNORED
-    out = {"tokens": tokens, "targets": targets}
+    kind, inputs, targets = draw()
+    out = {kind: inputs, "targets": targets}
     out.update({"w." + n: p.detach().clone() for n, p in w.items()})
 
     def loss_of(logits):
-        return F.cross_entropy(logits.flatten(0, 1), targets.flatten().long(), ignore_index=IGNORED)
+        return F.cross_entropy(logits.flatten(0, -2), targets.flatten().long(), ignore_index=IGNORED)
 
-    logits = network(w, tokens)
+    logits = network(w, inputs)
     loss = loss_of(logits)
     loss.backward()
     out.update({"logits": logits, "loss": loss.reshape(1)})
     out.update({"g." + n: p.grad.clone() for n, p in w.items()})
-    decays = [p for p in w.values() if p.dim() == 2]
+    decays = [p for p in w.values() if p.dim() > 1]
     others = [p for p in w.values() if p.dim() == 1]
     optimizer = torch.optim.AdamW(
         [{"params": decays, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}],
@@ -158,12 +226,14 @@ def golden(file, network, shapes):
     )  # fmt: skip
     for _ in range(5):
         optimizer.zero_grad()
-        loss_of(network(w, tokens)).backward()
+        loss_of(network(w, inputs)).backward()
         optimizer.step()
     out.update({"after." + n: p for n, p in w.items()})
     save(file, out)
 
 
 if __name__ == "__main__":
-    golden("gpt.safetensors", gpt, gpt_shapes())
-    golden("llama.safetensors", llama, llama_shapes())
+    golden("gpt.safetensors", gpt, gpt_shapes(), texts)
+    golden("llama.safetensors", llama, llama_shapes(), texts)
+    golden("lenet.safetensors", lenet, lenet_shapes(), lambda: images(16, 2, 3))
+    golden("vgg.safetensors", vgg, vgg_shapes(), lambda: images(8, 3, 5))

@@ -29,6 +29,21 @@ struct GptConfig {
   bool tied_head = true;
 };
 
+/// The four sizes of GPT-2 (table 2 of the paper; heads of 64): 124,439,808, 354,823,168, 774,030,080
+/// and 1,557,611,200 parameters.
+inline GptConfig gpt2_small() {
+  return {.vocabulary = 50257, .context = 1024, .features = 768, .layers = 12, .heads = 12};
+}
+inline GptConfig gpt2_medium() {
+  return {.vocabulary = 50257, .context = 1024, .features = 1024, .layers = 24, .heads = 16};
+}
+inline GptConfig gpt2_large() {
+  return {.vocabulary = 50257, .context = 1024, .features = 1280, .layers = 36, .heads = 20};
+}
+inline GptConfig gpt2_xl() {
+  return {.vocabulary = 50257, .context = 1024, .features = 1600, .layers = 48, .heads = 25};
+}
+
 /// One transformer block: x + attention(norm(x)), then x + mlp(norm(x)).
 inline auto gpt_block(const GptConfig& c) {
   using namespace nn;

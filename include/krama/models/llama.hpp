@@ -31,7 +31,46 @@ struct LlamaConfig {
   nn::RopeStyle rope = nn::RopeStyle::half_split;
   double norm_epsilon = 1e-5;
   bool tied_head = false;
+  bool qkv_bias = false;  ///< Qwen2's projections have one
 };
+
+/// LLaMA 2 7B (Touvron et al. 2023): 6,738,415,616 parameters.
+inline LlamaConfig llama2_7b() {
+  return {.vocabulary = 32000,
+          .context = 4096,
+          .features = 4096,
+          .layers = 32,
+          .heads = 32,
+          .kv_heads = 32,
+          .hidden = 11008};
+}
+
+/// LLaMA 3 8B (Grattafiori et al. 2024, table 3): 8,030,261,248 parameters.
+inline LlamaConfig llama3_8b() {
+  return {.vocabulary = 128256,
+          .context = 8192,
+          .features = 4096,
+          .layers = 32,
+          .heads = 32,
+          .kv_heads = 8,
+          .hidden = 14336,
+          .rope_theta = 500000.0};
+}
+
+/// Qwen2 7B (Yang et al. 2024, table 1; 152,064 rows of the embedding are stored): 7,615,616,512
+/// parameters.
+inline LlamaConfig qwen2_7b() {
+  return {.vocabulary = 152064,
+          .context = 32768,
+          .features = 3584,
+          .layers = 28,
+          .heads = 28,
+          .kv_heads = 4,
+          .hidden = 18944,
+          .rope_theta = 1000000.0,
+          .norm_epsilon = 1e-6,
+          .qkv_bias = true};
+}
 
 inline auto llama_block(const LlamaConfig& c) {
   using namespace nn;
@@ -43,7 +82,7 @@ inline auto llama_block(const LlamaConfig& c) {
             residual(named("norm", RmsNorm{.features = d, .epsilon = c.norm_epsilon}),
                      named("qkv", Linear{.in_features = d,
                                          .out_features = (c.heads + 2 * c.kv_heads) * head,
-                                         .bias = false,
+                                         .bias = c.qkv_bias,
                                          .init = init}),
                      CausalSelfAttention{.heads = c.heads,
                                          .head_features = head,
