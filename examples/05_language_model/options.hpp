@@ -136,9 +136,10 @@ inline std::optional<Options> parse_options(int argc, char** argv, int rank) {
   app.add_flag("--recompute", o.recompute,
                "Recompute the blocks in backward instead of keeping them")
       ->group(training);
-  app.add_option("--memory-budget", o.memory_budget,
-                 "MiB of each rank for what a step computes: blocks are swapped and recomputed as a "
-                 "measured plan says; 0: everything is kept")
+  app.add_option(
+         "--memory-budget", o.memory_budget,
+         "MiB of each rank for what a step computes: blocks are swapped and recomputed as a "
+         "measured plan says; 0: everything is kept")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber)
       ->group(training);

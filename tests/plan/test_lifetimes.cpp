@@ -59,8 +59,8 @@ TEST_CASE("lifetimes: at most 1.1 times what is alive, for random sizes and live
     }
     const Placement p = place(pieces);
     check_placement(pieces, p);
-    worst = std::max(worst,
-                     static_cast<double>(p.peak) / static_cast<double>(largest_live(pieces)));
+    worst =
+        std::max(worst, static_cast<double>(p.peak) / static_cast<double>(largest_live(pieces)));
   }
   CHECK(worst <= 1.1);
 }

@@ -126,8 +126,8 @@ inline Placement place(const std::vector<Lifetime>& pieces, std::int64_t alignme
     });
     if (top == order.end() || top == order.begin()) break;
     // A little further forward each time that it comes up again.
-    const auto to = static_cast<std::ptrdiff_t>((t * 7919) % static_cast<std::size_t>(
-                                                                top - order.begin()));
+    const auto to =
+        static_cast<std::ptrdiff_t>((t * 7919) % static_cast<std::size_t>(top - order.begin()));
     std::rotate(order.begin() + to, top, top + 1);
     now = consider(order);
   }

@@ -83,8 +83,8 @@ class OwnerUpdate {
   /// updated if there are any
   std::vector<int> agree(const StepNews& mine) {
     // Loss, weight, squared norm and non-finite pieces are added up in rank order.
-    std::array<double, 6> v{mine.loss_sum, mine.weight,  0, 0,
-                            mine.seconds,  mine.broken ? 1.0 : 0.0};
+    std::array<double, 6> v{mine.loss_sum,          mine.weight, 0, 0, mine.seconds,
+                            mine.broken ? 1.0 : 0.0};
     for (int k = 0; k < shard_.parameter_buckets(); ++k) {
       v[2] += kernels::squared_norm(exec_, TensorRef<const A, 1, M>(owned_of(store_->grads(), k)));
     }

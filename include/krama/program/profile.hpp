@@ -60,7 +60,7 @@ plan::StepCosts measure_step(const exec_of<D>& exec,
   double loss = 0;
   const auto least = [](double& of, double us) { of = of > 0 ? std::min(of, us) : us; };
   constexpr std::size_t events = 1 << 20;
-  run();  // warms up
+  run();                                                             // warms up
   const TraceRecorder wanted = std::exchange(executor.trace(), {});  // somebody else's
   for (int i = 0; i < times; ++i) {
     executor.trace().start(events);
