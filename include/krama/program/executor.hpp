@@ -249,8 +249,9 @@ class Executor {
     const double begin = trace_.now_us();
     f();
     // Only a trace needs the end of asynchronous work; otherwise nobody waits here.
-    if (trace_.on()) kokkos_ext::fence(exec_, "krama::program::trace");
-    if (trace_.on()) trace_.add(i, batch_.step, begin);
+    if (!trace_.on()) return;
+    kokkos_ext::fence(exec_, "krama::program::trace");
+    trace_.add(i, batch_.step, begin);
   }
 
   /// One instruction of a training step. Where the far tier fails, this rank goes on with what the

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,6 +12,8 @@
 
 #include <krama/comm/communicator.hpp>
 #include <krama/core/collective.hpp>
+#include <krama/memory/param_store.hpp>
+#include <krama/program/gather_numbers.hpp>
 
 namespace krama {
 
@@ -27,16 +28,13 @@ class RankGroup final : public Collective {
 
   std::vector<double> gather(std::span<const double> mine, std::string_view what) override {
     const auto begin = std::chrono::steady_clock::now();
-    const std::string_view bytes(reinterpret_cast<const char*>(mine.data()), mine.size_bytes());
-    std::vector<double> all(mine.size() * static_cast<std::size_t>(size()));
-    double* at = all.data();
-    for (const auto& text : comm_.gather_text(bytes, what)) {
+    std::vector<double> all;
+    for (const auto& rank : gather_numbers(comm_, mine, what)) {
       KRAMA_EXPECTS(
-          text.size() == mine.size_bytes(),
+          rank.size() == mine.size(),
           "\"{}\": a rank gives {} numbers, this one {}; the ranks train different models", what,
-          text.size() / sizeof(double), mine.size());
-      std::memcpy(at, text.data(), text.size());
-      at += mine.size();
+          rank.size(), mine.size());
+      all.insert(all.end(), rank.begin(), rank.end());
     }
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
     seconds_ += passed.count();
@@ -70,10 +68,10 @@ StepAgreement agree_step(C& comm, int micro_batches, const std::vector<bool>& re
   const auto rank = static_cast<std::size_t>(comm.rank());
   std::vector<std::int64_t> all(2 * ranks, 0);
   all[rank] = micro_batches;
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  for (const bool b : recompute) hash = (hash ^ (b ? 1U : 2U)) * 0x100000001b3U;
+  std::string blocks;
+  for (const bool b : recompute) blocks += b ? '1' : '0';
   const bool any = std::find(recompute.begin(), recompute.end(), true) != recompute.end();
-  all[ranks + rank] = any ? static_cast<std::int64_t>(hash >> 1U) : 0;
+  all[ranks + rank] = any ? static_cast<std::int64_t>(fnv1a(blocks) >> 1U) : 0;
   comm.sum(all, "micro-batches of the step");
   StepAgreement agreed{micro_batches, 0};
   std::size_t source = 0;

@@ -23,7 +23,7 @@ class SwapLane {
     std::int64_t bytes = 0;
     for (const auto& block : moves_) {
       far_.push_back(bytes);
-      for (const auto& m : block) bytes += (m.bytes + page - 1) / page * page;
+      for (const auto& m : block) bytes += paged(m.bytes);
     }
     if (bytes > 0) link_ = std::make_unique<SwapLink<D>>(exec, bytes, options);
   }
@@ -56,7 +56,8 @@ class SwapLane {
   [[nodiscard]] std::int64_t moved() const { return link_ ? link_->moved() : 0; }
 
  private:
-  static constexpr std::int64_t page = 4096;
+  /// Every piece begins at a page of the far tier.
+  static std::int64_t paged(std::int64_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 
   [[nodiscard]] std::vector<SwapPiece> pieces(std::size_t b, const StepValues<D, T>& values,
                                               bool out) const {
@@ -64,7 +65,7 @@ class SwapLane {
     std::int64_t far = far_[b];
     for (const auto& m : moves_[b]) {
       all.push_back({values.memory_at(out ? m.from : m.to), far, m.bytes});
-      far += (m.bytes + page - 1) / page * page;
+      far += paged(m.bytes);
     }
     return all;
   }
