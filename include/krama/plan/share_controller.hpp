@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <krama/plan/shares.hpp>
+#include <krama/plan/solve_shares.hpp>
 
 namespace krama::plan {
 
@@ -21,7 +22,7 @@ struct ShareProposal {
 };
 
 /// Decides how a fixed global batch is shared out, from the times of past steps. Knows no ranks but
-/// by number and talks to nobody: one rank decides and tells the others (see train::ShareAgreement).
+/// by number and talks to nobody: one rank decides and tells the others (see train::ShareSteering).
 class ShareController {
  public:
   /// Begins with shares `start`. \throws Error when they do not keep the limits.
@@ -30,7 +31,7 @@ class ShareController {
     for (const auto n : shares_) batch_ += n;
     check_limits(batch_, shares_.size(), limits_);
     for (std::size_t r = 0; r < shares_.size(); ++r) {
-      KRAMA_EXPECTS(shares_[r] >= limits_.least(r) && shares_[r] <= limits_.most(r),
+      KRAMA_EXPECTS(limits_.allow(r, shares_[r]),
                     "shares: rank {} gets {} samples; it must take {} to {}", r, shares_[r],
                     limits_.least(r), limits_.most(r));
     }
@@ -78,20 +79,10 @@ class FixedShares final : public ShareController {
 
 /// Shares as equal as the limits allow.
 inline Shares equal_shares(std::int64_t batch, std::size_t ranks, const ShareLimits& limits) {
-  check_limits(batch, ranks, limits);
-  // The one with the least gets the next, so that minima of some are made up for by the others.
-  Shares shares;
-  std::int64_t left = batch;
-  for (std::size_t r = 0; r < ranks; ++r) left -= shares.emplace_back(limits.least(r));
-  while (left > 0) {
-    std::size_t next = ranks;
-    for (std::size_t r = 0; r < ranks; ++r) {
-      if (shares[r] < limits.most(r) && (next == ranks || shares[r] < shares[next])) next = r;
-    }
-    ++shares[next];
-    --left;
-  }
-  return shares;
+  // Minima of some are made up for by the others: the one with the least gets the next.
+  return solve_shares(batch, ranks, limits, [](std::size_t, std::int64_t samples) {
+    return static_cast<double>(samples);
+  });
 }
 
 }  // namespace krama::plan

@@ -28,6 +28,9 @@ struct ShareLimits {
   [[nodiscard]] std::int64_t most(std::size_t r) const {
     return maximum.empty() ? std::numeric_limits<std::int64_t>::max() : maximum[r];
   }
+  [[nodiscard]] bool allow(std::size_t r, std::int64_t samples) const {
+    return samples >= least(r) && samples <= most(r);
+  }
 };
 
 /// \throws Error when no shares keep the limits; a rank whose maximum cannot hold its minimum is

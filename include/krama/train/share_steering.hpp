@@ -129,7 +129,7 @@ class ShareSteering {
   [[nodiscard]] bool keeps_limits(const plan::Shares& s) const {
     if (s.size() != shares_.size()) return false;
     for (std::size_t r = 0; r < s.size(); ++r) {
-      if (s[r] < options_.limits.least(r) || s[r] > options_.limits.most(r)) return false;
+      if (!options_.limits.allow(r, s[r])) return false;
     }
     return true;
   }
