@@ -20,6 +20,7 @@
 #include <krama/config.hpp>
 #include <krama/core/error.hpp>
 #include <krama/runtime/kokkos_scope.hpp>
+#include <krama/runtime/quiet.hpp>
 #include <krama/runtime/rank_table.hpp>
 
 #if KRAMA_ENABLE_MPI
@@ -207,10 +208,7 @@ int run_job(int argc, char** argv, F& f, const RunOptions& options) {
     kokkos.emplace(argc, argv);
     RunContext context{make_world(), argc, argv};
     World ending = context.world.duplicate("krama::run");
-    const char* quiet = std::getenv("KRAMA_QUIET");
-    if (options.print_table && (quiet == nullptr || std::string_view(quiet) != "1")) {
-      print_table(context.world);
-    }
+    if (options.print_table && !is_quiet()) print_table(context.world);
     code = run_program(f, context, ending);
     kokkos.reset();  // communicators hold no memory of Kokkos and may outlive it
     if (code == 0) last_word(ending);

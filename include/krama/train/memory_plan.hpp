@@ -4,13 +4,13 @@
 
 #include <array>
 #include <cstdint>
-#include <exception>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include <krama/plan/budget.hpp>
 #include <krama/program/profile.hpp>
+#include <krama/train/together.hpp>
 
 namespace krama::train {
 
@@ -56,24 +56,6 @@ std::string describe(const nn::Model<D, T>& model, const plan::StepCosts& costs,
 
 namespace detail {
 
-/// Does `f` on every rank; where it throws on one, all throw. Collective over comm.
-template <class Comm, class F>
-void together_or_not(Comm& comm, const char* what, const F& f) {
-  std::string mine;
-  std::exception_ptr error;
-  try {
-    f();
-  } catch (const Error& e) {
-    mine = e.what();
-    error = std::current_exception();
-  }
-  const auto all = comm.gather_text(mine, what);
-  if (error) std::rethrow_exception(error);
-  for (std::size_t r = 0; r < all.size(); ++r) {
-    if (!all[r].empty()) throw Error(fmt::format("rank {}: {}", r, all[r]));
-  }
-}
-
 inline std::optional<plan::MemoryPlan> best_plan(const plan::StepCosts& costs) {
   try {
     return plan::plan_memory(costs);
@@ -95,7 +77,7 @@ std::string train_within(const exec_of<D>& exec, Executor<D, T, Loss, Optimizer,
                          Comm& comm, std::int64_t budget, const Run& run) {
   const plan::StepSizes sizes = executor.sizes();
   std::optional<plan::PlacedPlan> placed;
-  detail::together_or_not(comm, "memory plan by size", [&] {
+  together_or_not(comm, "memory plan by size", [&] {
     plan::StepCosts guess = plan::byte_costs(sizes);
     for (auto& b : guess.blocks) {
       b.forward = 1;
@@ -113,7 +95,7 @@ std::string train_within(const exec_of<D>& exec, Executor<D, T, Loss, Optimizer,
   });
   const plan::StepCosts costs = measure_step(exec, executor, run);
   std::string text;
-  detail::together_or_not(comm, "memory plan", [&] {
+  together_or_not(comm, "memory plan", [&] {
     // A rank without samples has nothing to plan for.
     if (costs.in_core_seconds() <= 0) return;
     auto measured = plan::plan_within(costs, sizes, budget, detail::best_plan);

@@ -28,4 +28,22 @@ void on_rank_zero(C& comm, const std::string& what, Work&& work) {
   if (!all[0].empty()) throw Error(all[0]);
 }
 
+/// Does `f` on every rank; where it throws on one, all throw. Collective over comm.
+template <class Comm, class F>
+void together_or_not(Comm& comm, const char* what, const F& f) {
+  std::string mine;
+  std::exception_ptr error;
+  try {
+    f();
+  } catch (const Error& e) {
+    mine = e.what();
+    error = std::current_exception();
+  }
+  const auto all = comm.gather_text(mine, what);
+  if (error) std::rethrow_exception(error);
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    if (!all[r].empty()) throw Error(fmt::format("rank {}: {}", r, all[r]));
+  }
+}
+
 }  // namespace krama::train

@@ -7,13 +7,11 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <limits>
 #include <numeric>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,6 +19,7 @@
 #include <krama/program/executor.hpp>
 #include <krama/program/fingerprint.hpp>
 #include <krama/program/gather_numbers.hpp>
+#include <krama/runtime/quiet.hpp>
 #include <krama/train/data.hpp>
 #include <krama/train/feeder.hpp>
 #include <krama/train/memory_plan.hpp>
@@ -241,8 +240,7 @@ class Trainer {
       options_.on_shares(change);
       return;
     }
-    const char* quiet = std::getenv("KRAMA_QUIET");
-    if (quiet != nullptr && std::string_view(quiet) == "1") return;
+    if (is_quiet()) return;
     std::fputs((change.line() + "\n").c_str(), stdout);
     std::fflush(stdout);
   }
