@@ -74,6 +74,7 @@ KERNELS = {
 NOTHING_FOR_DEVICES = {
     "kernels/window.hpp": "sizes; convolutions and pools use them",
     "nn/losses/loss.hpp": "the frame of losses; every loss instantiates it",
+    "nn/losses/per_output.hpp": "the frame of losses with a target an output; they instantiate it",
     "optim/clip.hpp": "host arithmetic",
     "optim/optimizer.hpp": "the frame of optimizers; every optimizer instantiates it",
     "optim/schedule.hpp": "host arithmetic",

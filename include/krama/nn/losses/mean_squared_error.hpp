@@ -2,46 +2,22 @@
 // Copyright (c) the Krama authors
 #pragma once
 
-#include <krama/kernels/row_reduce.hpp>
-#include <krama/nn/losses/loss.hpp>
+#include <krama/nn/losses/per_output.hpp>
 
 namespace krama::nn {
 
 namespace detail {
-
-template <class T>
-struct MeanSquaredErrorRow {
-  using A = accum_t<T>;
-  const T* y;
-  const T* target;
-  const A* weight;
-  T* dy;
-  std::int64_t columns;
-
-  KOKKOS_FUNCTION RowLoss operator()(std::int64_t r) const {
-    const T* p = y + r * columns;
-    const T* q = target + r * columns;
-    const A w = weight == nullptr ? A{1} : weight[r];
-    const A each = A{1} / static_cast<A>(columns);
-    // A row without weight takes no part, whatever it holds: 0 * Inf would be NaN.
-    const bool counts = w != A{0};
-    if (dy != nullptr) {
-      T* d = dy + r * columns;
-      const A scale = A{2} * w * each;
-      for (std::int64_t i = 0; i < columns; ++i) {
-        d[i] = counts ? static_cast<T>(scale * (static_cast<A>(p[i]) - static_cast<A>(q[i])))
-                      : static_cast<T>(A{0});
-      }
-    }
-    if (!counts) return {};
-    const A square = kernels::row_sum<A>(columns, [p, q](std::int64_t i) {
-      const A e = static_cast<A>(p[i]) - static_cast<A>(q[i]);
-      return e * e;
-    });
-    return {static_cast<double>(w) * static_cast<double>(square * each), static_cast<double>(w)};
+struct SquaredError {
+  template <class A>
+  KOKKOS_FUNCTION static A loss(A y, A t) {
+    const A e = y - t;
+    return e * e;
+  }
+  template <class A>
+  KOKKOS_FUNCTION static A gradient(A y, A t) {
+    return A{2} * (y - t);
   }
 };
-
 }  // namespace detail
 
 /// Mean squared error: l_r = sum_c (y_rc - t_rc)^2 / columns, so that the mean over rows is the
@@ -60,13 +36,8 @@ struct MeanSquaredError {
   void operator()(const exec_of<D>& exec, Ref<const T, 2, D> outputs, Ref<const T, 1, D> wanted,
                   Ref<const accum_t<T>, 1, D> weights, Ref<double, 1, D> sums,
                   Ref<double, 1, D> scratch, Ref<T, 2, D> d_outputs) const {
-    KRAMA_EXPECTS(wanted.size() == outputs.size(),
-                  "mean_squared_error: {} targets for outputs {}; one an output is wanted",
-                  wanted.size(), to_string(outputs.extents()));
-    loss_over_rows<D>(exec, "krama::nn::mean_squared_error", outputs.extent(0),
-                      detail::MeanSquaredErrorRow<T>{outputs.data(), wanted.data(), weights.data(),
-                                                     d_outputs.data(), outputs.extent(1)},
-                      sums, scratch);
+    loss_per_output<detail::SquaredError, D, T>(type_name, "krama::nn::mean_squared_error", exec,
+                                                outputs, wanted, weights, sums, scratch, d_outputs);
   }
 };
 
