@@ -12,25 +12,6 @@ namespace krama::kernels {
 
 namespace detail {
 
-/// The pixels of a run of channels of one place, or of one pixel.
-template <int Width>
-struct PoolItem {
-  ChannelRun run;
-  std::int64_t image;
-  std::int64_t row;
-  std::int64_t column;
-  KOKKOS_FUNCTION static PoolItem of(std::int64_t item, std::int64_t channels, std::int64_t h,
-                                     std::int64_t w) {
-    PoolItem at;
-    at.run = ChannelRun::of<Width>(item, channels);
-    const std::int64_t line = at.run.pixel / w;
-    at.image = line / h;
-    at.row = line - at.image * h;
-    at.column = at.run.pixel - line * w;
-    return at;
-  }
-};
-
 /// Padding never wins: every window holds a pixel. Of equal elements the first wins; NaN wins over
 /// all.
 template <class T, int Width>
@@ -43,29 +24,24 @@ struct MaxPoolForward {
   std::int32_t* winner;  ///< tap of each element of y
 
   KOKKOS_FUNCTION void operator()(std::int64_t item) const {
-    const auto at = PoolItem<Width>::of(item, channels, s.out_h, s.out_w);
-    const std::int64_t n = at.run.size();
+    const auto run = ChannelRun::of<Width>(item, channels);
+    const auto at = Place::of(run.pixel, s.out_h, s.out_w);
+    const std::int64_t n = run.size();
     A best[static_cast<std::size_t>(Width)] = {};
     std::int32_t tap[static_cast<std::size_t>(Width)];
     for (std::int64_t c = 0; c < n; ++c) tap[c] = -1;
-    for (std::int64_t kh = 0; kh < s.kernel.h; ++kh) {
-      const std::int64_t ih = s.in_row(at.row, kh);
-      if (ih < 0 || ih >= s.in_h) continue;
-      for (std::int64_t kw = 0; kw < s.kernel.w; ++kw) {
-        const std::int64_t iw = s.in_column(at.column, kw);
-        if (iw < 0 || iw >= s.in_w) continue;
-        const T* from = x + ((at.image * s.in_h + ih) * s.in_w + iw) * channels + at.run.begin;
-        const auto here = static_cast<std::int32_t>(kh * s.kernel.w + kw);
-        KRAMA_VECTOR_LOOP
-        for (std::int64_t c = 0; c < n; ++c) {
-          const A v = static_cast<A>(from[c]);
-          const bool wins = tap[c] < 0 || v > best[c] || (v != v && best[c] == best[c]);
-          best[c] = wins ? v : best[c];
-          tap[c] = wins ? here : tap[c];
-        }
+    s.for_each_pixel(at, [&](std::int64_t t, const Place& pixel) {
+      const T* from = x + s.in_pixel(pixel) * channels + run.begin;
+      const auto here = static_cast<std::int32_t>(t);
+      KRAMA_VECTOR_LOOP
+      for (std::int64_t c = 0; c < n; ++c) {
+        const A v = static_cast<A>(from[c]);
+        const bool wins = tap[c] < 0 || v > best[c] || (v != v && best[c] == best[c]);
+        best[c] = wins ? v : best[c];
+        tap[c] = wins ? here : tap[c];
       }
-    }
-    const std::int64_t first = at.run.pixel * channels + at.run.begin;
+    });
+    const std::int64_t first = run.pixel * channels + run.begin;
     for (std::int64_t c = 0; c < n; ++c) {
       y[first + c] = static_cast<T>(best[c]);
       winner[first + c] = tap[c];
@@ -83,25 +59,19 @@ struct MaxPoolBackward {
   T* dx;
 
   KOKKOS_FUNCTION void operator()(std::int64_t item) const {
-    const auto at = PoolItem<Width>::of(item, channels, s.in_h, s.in_w);
-    const std::int64_t n = at.run.size();
+    const auto run = ChannelRun::of<Width>(item, channels);
+    const auto at = Place::of(run.pixel, s.in_h, s.in_w);
+    const std::int64_t n = run.size();
     A sum[static_cast<std::size_t>(Width)] = {};
-    for (std::int64_t kh = 0; kh < s.kernel.h; ++kh) {
-      const std::int64_t oh = s.out_row(at.row, kh);
-      if (oh < 0) continue;
-      for (std::int64_t kw = 0; kw < s.kernel.w; ++kw) {
-        const std::int64_t ow = s.out_column(at.column, kw);
-        if (ow < 0) continue;
-        const std::int64_t first =
-            ((at.image * s.out_h + oh) * s.out_w + ow) * channels + at.run.begin;
-        const auto here = static_cast<std::int32_t>(kh * s.kernel.w + kw);
-        KRAMA_VECTOR_LOOP
-        for (std::int64_t c = 0; c < n; ++c) {
-          sum[c] += winner[first + c] == here ? static_cast<A>(dy[first + c]) : A{0};
-        }
+    s.for_each_place(at, [&](std::int64_t t, const Place& place) {
+      const std::int64_t first = s.out_place(place) * channels + run.begin;
+      const auto here = static_cast<std::int32_t>(t);
+      KRAMA_VECTOR_LOOP
+      for (std::int64_t c = 0; c < n; ++c) {
+        sum[c] += winner[first + c] == here ? static_cast<A>(dy[first + c]) : A{0};
       }
-    }
-    T* to = dx + at.run.pixel * channels + at.run.begin;
+    });
+    T* to = dx + run.pixel * channels + run.begin;
     for (std::int64_t c = 0; c < n; ++c) to[c] = static_cast<T>(sum[c]);
   }
 };
@@ -134,22 +104,17 @@ struct AvgPoolForward {
   T* y;
 
   KOKKOS_FUNCTION void operator()(std::int64_t item) const {
-    const auto at = PoolItem<Width>::of(item, channels, s.out_h, s.out_w);
-    const std::int64_t n = at.run.size();
+    const auto run = ChannelRun::of<Width>(item, channels);
+    const auto at = Place::of(run.pixel, s.out_h, s.out_w);
+    const std::int64_t n = run.size();
     A sum[static_cast<std::size_t>(Width)] = {};
-    for (std::int64_t kh = 0; kh < s.kernel.h; ++kh) {
-      const std::int64_t ih = s.in_row(at.row, kh);
-      if (ih < 0 || ih >= s.in_h) continue;
-      for (std::int64_t kw = 0; kw < s.kernel.w; ++kw) {
-        const std::int64_t iw = s.in_column(at.column, kw);
-        if (iw < 0 || iw >= s.in_w) continue;
-        const T* from = x + ((at.image * s.in_h + ih) * s.in_w + iw) * channels + at.run.begin;
-        KRAMA_VECTOR_LOOP
-        for (std::int64_t c = 0; c < n; ++c) sum[c] += static_cast<A>(from[c]);
-      }
-    }
+    s.for_each_pixel(at, [&](std::int64_t, const Place& pixel) {
+      const T* from = x + s.in_pixel(pixel) * channels + run.begin;
+      KRAMA_VECTOR_LOOP
+      for (std::int64_t c = 0; c < n; ++c) sum[c] += static_cast<A>(from[c]);
+    });
     const A factor = mean_factor<A>(s, at.row, at.column, count_padding);
-    T* to = y + at.run.pixel * channels + at.run.begin;
+    T* to = y + run.pixel * channels + run.begin;
     for (std::int64_t c = 0; c < n; ++c) to[c] = static_cast<T>(sum[c] * factor);
   }
 };
@@ -164,22 +129,17 @@ struct AvgPoolBackward {
   T* dx;
 
   KOKKOS_FUNCTION void operator()(std::int64_t item) const {
-    const auto at = PoolItem<Width>::of(item, channels, s.in_h, s.in_w);
-    const std::int64_t n = at.run.size();
+    const auto run = ChannelRun::of<Width>(item, channels);
+    const auto at = Place::of(run.pixel, s.in_h, s.in_w);
+    const std::int64_t n = run.size();
     A sum[static_cast<std::size_t>(Width)] = {};
-    for (std::int64_t kh = 0; kh < s.kernel.h; ++kh) {
-      const std::int64_t oh = s.out_row(at.row, kh);
-      if (oh < 0) continue;
-      for (std::int64_t kw = 0; kw < s.kernel.w; ++kw) {
-        const std::int64_t ow = s.out_column(at.column, kw);
-        if (ow < 0) continue;
-        const A factor = mean_factor<A>(s, oh, ow, count_padding);
-        const T* up = dy + ((at.image * s.out_h + oh) * s.out_w + ow) * channels + at.run.begin;
-        KRAMA_VECTOR_LOOP
-        for (std::int64_t c = 0; c < n; ++c) sum[c] += static_cast<A>(up[c]) * factor;
-      }
-    }
-    T* to = dx + at.run.pixel * channels + at.run.begin;
+    s.for_each_place(at, [&](std::int64_t, const Place& place) {
+      const A factor = mean_factor<A>(s, place.row, place.column, count_padding);
+      const T* up = dy + s.out_place(place) * channels + run.begin;
+      KRAMA_VECTOR_LOOP
+      for (std::int64_t c = 0; c < n; ++c) sum[c] += static_cast<A>(up[c]) * factor;
+    });
+    T* to = dx + run.pixel * channels + run.begin;
     for (std::int64_t c = 0; c < n; ++c) to[c] = static_cast<T>(sum[c]);
   }
 };

@@ -29,6 +29,18 @@ inline std::int64_t window_places(std::int64_t in, std::int64_t kernel, std::int
   return room < 0 ? 0 : room / stride + 1;
 }
 
+/// Image, row and column of the p-th pixel (or place) of images of h rows and w columns.
+struct Place {
+  std::int64_t image = 0;
+  std::int64_t row = 0;
+  std::int64_t column = 0;
+  KOKKOS_FUNCTION static Place of(std::int64_t p, std::int64_t h, std::int64_t w) {
+    const std::int64_t line = p / w;
+    const std::int64_t image = line / h;
+    return {image, line - image * h, p - line * w};
+  }
+};
+
 /// One window over a batch of images. Tap (kh, kw) at place (oh, ow) lies on pixel
 /// (oh stride - padding + kh dilation, the same for w), which may be outside the image.
 struct WindowSizes {
@@ -46,6 +58,14 @@ struct WindowSizes {
   KOKKOS_FUNCTION std::int64_t in_pixels() const { return images * in_h * in_w; }
   KOKKOS_FUNCTION std::int64_t places() const { return images * out_h * out_w; }
 
+  /// Number of a pixel of the input, of a place of the output.
+  KOKKOS_FUNCTION std::int64_t in_pixel(const Place& at) const {
+    return (at.image * in_h + at.row) * in_w + at.column;
+  }
+  KOKKOS_FUNCTION std::int64_t out_place(const Place& at) const {
+    return (at.image * out_h + at.row) * out_w + at.column;
+  }
+
   KOKKOS_FUNCTION std::int64_t in_row(std::int64_t oh, std::int64_t kh) const {
     return oh * stride.h - padding.h + kh * dilation.h;
   }
@@ -58,6 +78,33 @@ struct WindowSizes {
   }
   KOKKOS_FUNCTION std::int64_t out_column(std::int64_t iw, std::int64_t kw) const {
     return place(iw + padding.w - kw * dilation.w, stride.w, out_w);
+  }
+
+  /// f(tap, pixel) for every tap of the window at place `at` that lies on a pixel, in order.
+  template <class F>
+  KOKKOS_FORCEINLINE_FUNCTION void for_each_pixel(const Place& at, const F& f) const {
+    for (std::int64_t kh = 0; kh < kernel.h; ++kh) {
+      const std::int64_t ih = in_row(at.row, kh);
+      if (ih < 0 || ih >= in_h) continue;
+      for (std::int64_t kw = 0; kw < kernel.w; ++kw) {
+        const std::int64_t iw = in_column(at.column, kw);
+        if (iw < 0 || iw >= in_w) continue;
+        f(kh * kernel.w + kw, Place{at.image, ih, iw});
+      }
+    }
+  }
+  /// f(tap, place) for every place one of whose taps lies on pixel `at`, in the order of the taps.
+  template <class F>
+  KOKKOS_FORCEINLINE_FUNCTION void for_each_place(const Place& at, const F& f) const {
+    for (std::int64_t kh = 0; kh < kernel.h; ++kh) {
+      const std::int64_t oh = out_row(at.row, kh);
+      if (oh < 0) continue;
+      for (std::int64_t kw = 0; kw < kernel.w; ++kw) {
+        const std::int64_t ow = out_column(at.column, kw);
+        if (ow < 0) continue;
+        f(kh * kernel.w + kw, Place{at.image, oh, ow});
+      }
+    }
   }
 
  private:

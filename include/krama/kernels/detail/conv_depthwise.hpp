@@ -21,18 +21,6 @@ struct TurnWeights {
   }
 };
 
-/// Image, row and column of place `p` of the output.
-struct Place {
-  std::int64_t image;
-  std::int64_t row;
-  std::int64_t column;
-  KOKKOS_FUNCTION static Place of(std::int64_t p, std::int64_t h, std::int64_t w) {
-    const std::int64_t line = p / w;
-    const std::int64_t image = line / h;
-    return {image, line - image * h, p - line * w};
-  }
-};
-
 template <class T, int Width>
 struct DepthwiseForward {
   using A = accum_t<T>;
@@ -47,27 +35,21 @@ struct DepthwiseForward {
     const Place at = Place::of(run.pixel, s.window.out_h, s.window.out_w);
     const std::int64_t m = s.group_out();
     A sum[static_cast<std::size_t>(Width)] = {};
-    for (std::int64_t kh = 0; kh < s.window.kernel.h; ++kh) {
-      const std::int64_t ih = s.window.in_row(at.row, kh);
-      if (ih < 0 || ih >= s.window.in_h) continue;
-      for (std::int64_t kw = 0; kw < s.window.kernel.w; ++kw) {
-        const std::int64_t iw = s.window.in_column(at.column, kw);
-        if (iw < 0 || iw >= s.window.in_w) continue;
-        const T* from = x + ((at.image * s.window.in_h + ih) * s.window.in_w + iw) * s.in_channels;
-        const T* by = w + (kh * s.window.kernel.w + kw) * s.out_channels + run.begin;
-        if (m == 1) {
-          const T* in = from + run.begin;
-          KRAMA_VECTOR_LOOP
-          for (std::int64_t c = 0; c < run.size(); ++c) {
-            sum[c] += static_cast<A>(in[c]) * static_cast<A>(by[c]);
-          }
-        } else {
-          for (std::int64_t c = 0; c < run.size(); ++c) {
-            sum[c] += static_cast<A>(from[(run.begin + c) / m]) * static_cast<A>(by[c]);
-          }
+    s.window.for_each_pixel(at, [&](std::int64_t tap, const Place& pixel) {
+      const T* from = x + s.window.in_pixel(pixel) * s.in_channels;
+      const T* by = w + tap * s.out_channels + run.begin;
+      if (m == 1) {
+        const T* in = from + run.begin;
+        KRAMA_VECTOR_LOOP
+        for (std::int64_t c = 0; c < run.size(); ++c) {
+          sum[c] += static_cast<A>(in[c]) * static_cast<A>(by[c]);
+        }
+      } else {
+        for (std::int64_t c = 0; c < run.size(); ++c) {
+          sum[c] += static_cast<A>(from[(run.begin + c) / m]) * static_cast<A>(by[c]);
         }
       }
-    }
+    });
     T* to = y + run.pixel * s.out_channels + run.begin;
     for (std::int64_t c = 0; c < run.size(); ++c) {
       const A b = bias == nullptr ? A{0} : static_cast<A>(bias[run.begin + c]);
@@ -94,24 +76,16 @@ struct DepthwiseInput {
     for (std::int64_t c = 0; c < run.size(); ++c) {
       sum[c] = bias == nullptr ? A{0} : static_cast<A>(bias[run.begin + c]);
     }
-    for (std::int64_t kh = 0; kh < s.window.kernel.h; ++kh) {
-      const std::int64_t oh = s.window.out_row(at.row, kh);
-      if (oh < 0) continue;
-      for (std::int64_t kw = 0; kw < s.window.kernel.w; ++kw) {
-        const std::int64_t ow = s.window.out_column(at.column, kw);
-        if (ow < 0) continue;
-        const T* up = dy +
-                      ((at.image * s.window.out_h + oh) * s.window.out_w + ow) * s.out_channels +
-                      run.begin * m;
-        const T* by = w + (kh * s.window.kernel.w + kw) * s.out_channels + run.begin * m;
-        for (std::int64_t j = 0; j < m; ++j) {
-          KRAMA_VECTOR_LOOP
-          for (std::int64_t c = 0; c < run.size(); ++c) {
-            sum[c] += static_cast<A>(up[c * m + j]) * static_cast<A>(by[c * m + j]);
-          }
+    s.window.for_each_place(at, [&](std::int64_t tap, const Place& place) {
+      const T* up = dy + s.window.out_place(place) * s.out_channels + run.begin * m;
+      const T* by = w + tap * s.out_channels + run.begin * m;
+      for (std::int64_t j = 0; j < m; ++j) {
+        KRAMA_VECTOR_LOOP
+        for (std::int64_t c = 0; c < run.size(); ++c) {
+          sum[c] += static_cast<A>(up[c * m + j]) * static_cast<A>(by[c * m + j]);
         }
       }
-    }
+    });
     T* to = dx + run.pixel * s.in_channels + run.begin;
     for (std::int64_t c = 0; c < run.size(); ++c) to[c] = static_cast<T>(sum[c]);
   }
@@ -142,7 +116,7 @@ struct DepthwiseWeights {
       const std::int64_t ih = s.window.in_row(at.row, kh);
       const std::int64_t iw = s.window.in_column(at.column, kw);
       if (ih < 0 || ih >= s.window.in_h || iw < 0 || iw >= s.window.in_w) continue;
-      const T* from = x + ((at.image * s.window.in_h + ih) * s.window.in_w + iw) * s.in_channels;
+      const T* from = x + s.window.in_pixel({at.image, ih, iw}) * s.in_channels;
       const T* up = dy + p * s.out_channels + run.begin;
       if (m == 1) {
         const T* in = from + run.begin;

@@ -5,6 +5,7 @@
 #include <Kokkos_Core.hpp>
 
 #include <krama/kernels/vector_math.hpp>
+#include <krama/kernels/window.hpp>
 #include <krama/kokkos_ext/seam.hpp>
 #include <krama/nn/layer.hpp>
 
@@ -66,23 +67,19 @@ struct UpsampleForward {
   std::int64_t channels;
 
   KOKKOS_FUNCTION void operator()(std::int64_t i) const {
-    const std::int64_t pieces = (channels + W - 1) / W;
-    const std::int64_t pixel = i / pieces;
-    const std::int64_t c = i % pieces * W;
-    const std::int64_t count = channels - c < W ? channels - c : W;
-    const std::int64_t width = w.size * w.factor;
-    const std::int64_t height = h.size * h.factor;
-    const std::int64_t image = pixel / width / height;
+    const auto run = kernels::ChannelRun::of<W>(i, channels);
+    const auto at = kernels::Place::of(run.pixel, h.size * h.factor, w.size * w.factor);
+    const std::int64_t count = run.size();
     std::int64_t h0 = 0, h1 = 0, w0 = 0, w1 = 0;
     double dh = 0.0, dw = 0.0;
-    h.taps(pixel / width % height, h0, h1, dh);
-    w.taps(pixel % width, w0, w1, dw);
-    const T* base = x + image * h.size * w.size * channels + c;
+    h.taps(at.row, h0, h1, dh);
+    w.taps(at.column, w0, w1, dw);
+    const T* base = x + at.image * h.size * w.size * channels + run.begin;
     const T* p00 = base + (h0 * w.size + w0) * channels;
     const T* p01 = base + (h0 * w.size + w1) * channels;
     const T* p10 = base + (h1 * w.size + w0) * channels;
     const T* p11 = base + (h1 * w.size + w1) * channels;
-    T* to = y + pixel * channels + c;
+    T* to = y + run.pixel * channels + run.begin;
     if (!w.linear) {
       for (std::int64_t k = 0; k < count; ++k) to[k] = p00[k];
       return;
@@ -108,24 +105,20 @@ struct UpsampleBackward {
   std::int64_t channels;
 
   KOKKOS_FUNCTION void operator()(std::int64_t i) const {
-    const std::int64_t pieces = (channels + W - 1) / W;
-    const std::int64_t pixel = i / pieces;
-    const std::int64_t c = i % pieces * W;
-    const std::int64_t count = channels - c < W ? channels - c : W;
-    const std::int64_t column = pixel % w.size;
-    const std::int64_t row = pixel / w.size % h.size;
-    const std::int64_t image = pixel / w.size / h.size;
+    const auto run = kernels::ChannelRun::of<W>(i, channels);
+    const auto at = kernels::Place::of(run.pixel, h.size, w.size);
+    const std::int64_t count = run.size();
     const std::int64_t width = w.size * w.factor;
-    const T* base = dy + image * h.size * h.factor * width * channels + c;
+    const T* base = dy + at.image * h.size * h.factor * width * channels + run.begin;
     A sum[std::size_t{W}] = {};
-    for (std::int64_t oh = h.first(row); oh < h.last(row); ++oh) {
-      const double sh = h.share_of(oh, row);
-      for (std::int64_t ow = w.first(column); ow < w.last(column); ++ow) {
-        const A share = static_cast<A>(sh * w.share_of(ow, column));
+    for (std::int64_t oh = h.first(at.row); oh < h.last(at.row); ++oh) {
+      const double sh = h.share_of(oh, at.row);
+      for (std::int64_t ow = w.first(at.column); ow < w.last(at.column); ++ow) {
+        const A share = static_cast<A>(sh * w.share_of(ow, at.column));
         if (share != A{0}) add(base + (oh * width + ow) * channels, share, sum, count);
       }
     }
-    T* to = dx + pixel * channels + c;
+    T* to = dx + run.pixel * channels + run.begin;
     for (std::int64_t k = 0; k < count; ++k) to[k] = static_cast<T>(sum[k]);
   }
   KOKKOS_FUNCTION void add(const T* from, A share, A* sum, std::int64_t count) const {
@@ -157,10 +150,10 @@ struct Upsample {
 
   template <Device D, class T>
   void forward(const Context<D, T>& ctx, Ref<const T, 4, D> x, Ref<T, 4, D> y) const {
-    constexpr int w = kokkos_ext::is_host_space<exec_of<D>> ? 64 : 1;
-    const std::int64_t pieces = (x.extent(3) + w - 1) / w;
+    constexpr int w = kernels::channel_run<exec_of<D>>;
+    const std::int64_t runs = kernels::ChannelRun::runs<w>(x.extent(3));
     kokkos_ext::launch(ctx.exec(), "krama::nn::upsample::forward",
-                       y.extent(0) * y.extent(1) * y.extent(2) * pieces,
+                       y.extent(0) * y.extent(1) * y.extent(2) * runs,
                        detail::UpsampleForward<T, w>{x.data(), y.data(), axis(x.extent(1)),
                                                      axis(x.extent(2)), x.extent(3)});
   }
@@ -169,10 +162,10 @@ struct Upsample {
   void backward(const Context<D, T>& ctx, const SavedOf<Upsample, D, T>& /*saved*/,
                 Ref<const T, 4, D> dy, Ref<T, 4, D> dx) const {
     if (dx.null()) return;
-    constexpr int w = kokkos_ext::is_host_space<exec_of<D>> ? 64 : 1;
-    const std::int64_t pieces = (dx.extent(3) + w - 1) / w;
+    constexpr int w = kernels::channel_run<exec_of<D>>;
+    const std::int64_t runs = kernels::ChannelRun::runs<w>(dx.extent(3));
     kokkos_ext::launch(ctx.exec(), "krama::nn::upsample::backward",
-                       dx.extent(0) * dx.extent(1) * dx.extent(2) * pieces,
+                       dx.extent(0) * dx.extent(1) * dx.extent(2) * runs,
                        detail::UpsampleBackward<T, w>{dy.data(), dx.data(), axis(dx.extent(1)),
                                                       axis(dx.extent(2)), dx.extent(3)});
   }
