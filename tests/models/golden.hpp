@@ -19,29 +19,24 @@
 /// Whole models against PyTorch's numbers (tests/golden/make_golden.py).
 namespace golden_test {
 
-/// Largest difference relative to the largest of the wanted numbers.
+/// Largest difference relative to the largest of the wanted numbers; NaN is infinitely wrong.
 template <class A>
 double relative_error(const std::vector<A>& found, std::int64_t offset,
                       const std::vector<double>& wanted, double scale = 1.0) {
-  double largest = 0;
+  double largest = 1e-30;
   double error = 0;
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     largest = std::max(largest, std::abs(wanted[i]));
-    const double f = static_cast<double>(found[static_cast<std::size_t>(offset) + i]);
-    error = std::max(error, std::abs(f * scale - wanted[i]));
+    const double f = static_cast<double>(found.at(static_cast<std::size_t>(offset) + i));
+    error = std::max(error, std::isnan(f) ? 1e30 : std::abs(f * scale - wanted[i]));
   }
-  return error / std::max(largest, 1e-30);
+  return error / largest;
 }
 
-/// `Net` has a `file`, says whether it reads `images` (else tokens) and makes a `model<T>()`.
-template <class Net, class T>
-void compare(double tolerance) {
-  using D = TestDevice;
-  using A = krama::accum_t<T>;
-  const krama::io::SafetensorsReader golden(std::string(KRAMA_GOLDEN_DIR) + "/" + Net::file);
-  const krama::exec_of<D> exec;
-  const auto model = Net::template model<T>();
-  auto store = model.make_store(exec, 1);
+/// Gives every parameter the golden file's first values ("w."); all of them are used.
+template <class E, class Store>
+void load_weights(const E& exec, const krama::io::SafetensorsReader& golden, Store& store) {
+  using A = typename Store::accum;
   std::vector<A> values(static_cast<std::size_t>(store.size()), A{0});
   std::int64_t known = 0;
   for (const auto& s : store.segments()) {
@@ -58,6 +53,18 @@ void compare(double tolerance) {
   CHECK(known == given);
   krama::upload(exec, store.values(), std::span<const A>(values));
   store.refresh_working(exec);
+}
+
+/// `Net` has a `file`, says whether it reads `images` (else tokens) and makes a `model<T>()`.
+template <class Net, class T>
+void compare(double tolerance) {
+  using D = TestDevice;
+  using A = krama::accum_t<T>;
+  const krama::io::SafetensorsReader golden(std::string(KRAMA_GOLDEN_DIR) + "/" + Net::file);
+  const krama::exec_of<D> exec;
+  const auto model = Net::template model<T>();
+  auto store = model.make_store(exec, 1);
+  load_weights(exec, golden, store);
 
   using X = std::conditional_t<Net::images, T, std::int32_t>;
   std::vector<X> inputs;

@@ -21,6 +21,7 @@
 #include <cmath>
 #include <string>
 
+#include "models/golden.hpp"
 #include "support/test_space.hpp"
 
 namespace {
@@ -47,20 +48,6 @@ krama::nn::Model<D, T> network() {
   return m;
 }
 
-/// Largest difference relative to the largest of the wanted numbers.
-template <class A>
-double relative_error(const std::vector<A>& found, std::int64_t offset,
-                      const std::vector<double>& wanted, double scale = 1.0) {
-  double largest = 1e-30;
-  double error = 0;
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    largest = std::max(largest, std::abs(wanted[i]));
-    const double f = static_cast<double>(found.at(static_cast<std::size_t>(offset) + i));
-    error = std::max(error, std::isnan(f) ? 1e30 : std::abs(f * scale - wanted[i]));
-  }
-  return error / largest;
-}
-
 }  // namespace
 
 TEMPLATE_TEST_CASE("golden: normalisation and joins of images, training and evaluation", "[models]",
@@ -71,16 +58,7 @@ TEMPLATE_TEST_CASE("golden: normalisation and joins of images, training and eval
   const krama::exec_of<D> exec;
   const auto model = network<T>();
   auto store = model.make_store(exec, 1);
-  std::vector<T> values(static_cast<std::size_t>(store.size()), T{0});
-  for (const auto& s : store.segments()) {
-    const auto w = golden.read<double>("w." + s.name);
-    CAPTURE(s.name);
-    REQUIRE(static_cast<std::int64_t>(w.size()) == s.size);
-    for (std::size_t i = 0; i < w.size(); ++i) {
-      values[static_cast<std::size_t>(s.offset) + i] = static_cast<T>(w[i]);
-    }
-  }
-  krama::upload(exec, store.values(), std::span<const T>(values));
+  golden_test::load_weights(exec, golden, store);
   const auto input = golden.read<double>("x");
   const std::vector<T> x(input.begin(), input.end());
   const auto targets = golden.read<std::int32_t>("targets");
@@ -99,17 +77,18 @@ TEMPLATE_TEST_CASE("golden: normalisation and joins of images, training and eval
   for (const auto& s : store.segments()) {
     if (s.buffer) continue;
     CAPTURE(s.name);
-    CHECK(relative_error(grads, s.offset, golden.read<double>("g." + s.name), 1.0 / o.weight) <
-          tolerance);
+    CHECK(golden_test::relative_error(grads, s.offset, golden.read<double>("g." + s.name),
+                                      1.0 / o.weight) < tolerance);
   }
   for (std::uint32_t step = 0; step < 5; ++step) executor.step(step, 1, 0.5, 0, 3, feed);
   const auto after = krama::download(exec, store.values());
   for (const auto& s : store.segments()) {
     CAPTURE(s.name);
-    CHECK(relative_error(after, s.offset, golden.read<double>("after." + s.name)) < 10 * tolerance);
+    CHECK(golden_test::relative_error(after, s.offset, golden.read<double>("after." + s.name)) <
+          10 * tolerance);
   }
   const auto logits = krama::download(exec, executor.predict(3, feed).template as<T, 1>());
-  CHECK(relative_error(logits, 0, golden.read<double>("evaluated")) < 10 * tolerance);
+  CHECK(golden_test::relative_error(logits, 0, golden.read<double>("evaluated")) < 10 * tolerance);
 }
 
 TEMPLATE_TEST_CASE("golden: binary cross-entropy with logits", "[models]", double, float) {
@@ -135,6 +114,6 @@ TEMPLATE_TEST_CASE("golden: binary cross-entropy with logits", "[models]", doubl
                         scratch.ref(), {dx.data(), {6, 4}});
   const auto got = krama::download(exec, sums.ref());
   CHECK(got[0] / got[1] == Catch::Approx(golden.read<double>("bce.loss")[0]).epsilon(tolerance));
-  CHECK(relative_error(krama::download(exec, dx.ref()), 0, golden.read<double>("bce.g"), 1.0 / 6) <
-        tolerance);
+  CHECK(golden_test::relative_error(krama::download(exec, dx.ref()), 0,
+                                    golden.read<double>("bce.g"), 1.0 / 6) < tolerance);
 }
