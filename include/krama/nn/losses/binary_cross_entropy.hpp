@@ -10,17 +10,15 @@
 namespace krama::nn {
 
 namespace detail {
-struct LogitEntropy {
-  template <class A>
+template <class T>
+struct BinaryCrossEntropyRow {
+  using A = accum_t<T>;
   KOKKOS_FUNCTION static A loss(A x, A t) {
     const A positive = x > A{0} ? x : A{0};
     const A size = x > A{0} ? x : -x;
     return (positive - x * t) + Kokkos::log1p(kernels::exp_nonpositive(-size));
   }
-  template <class A>
-  KOKKOS_FUNCTION static A gradient(A x, A t) {
-    return kernels::sigmoid(x) - t;
-  }
+  KOKKOS_FUNCTION static A gradient(A x, A t) { return kernels::sigmoid(x) - t; }
 };
 }  // namespace detail
 
@@ -42,8 +40,9 @@ struct BinaryCrossEntropy {
   void operator()(const exec_of<D>& exec, Ref<const T, 2, D> outputs, Ref<const T, 1, D> wanted,
                   Ref<const accum_t<T>, 1, D> weights, Ref<double, 1, D> sums,
                   Ref<double, 1, D> scratch, Ref<T, 2, D> d_outputs) const {
-    loss_per_output<detail::LogitEntropy, D, T>(type_name, "krama::nn::binary_cross_entropy", exec,
-                                                outputs, wanted, weights, sums, scratch, d_outputs);
+    loss_per_output<detail::BinaryCrossEntropyRow<T>, D, T>(
+        type_name, "krama::nn::binary_cross_entropy", exec, outputs, wanted, weights, sums, scratch,
+        d_outputs);
   }
 };
 

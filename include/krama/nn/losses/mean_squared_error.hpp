@@ -7,16 +7,14 @@
 namespace krama::nn {
 
 namespace detail {
-struct SquaredError {
-  template <class A>
+template <class T>
+struct MeanSquaredErrorRow {
+  using A = accum_t<T>;
   KOKKOS_FUNCTION static A loss(A y, A t) {
     const A e = y - t;
     return e * e;
   }
-  template <class A>
-  KOKKOS_FUNCTION static A gradient(A y, A t) {
-    return A{2} * (y - t);
-  }
+  KOKKOS_FUNCTION static A gradient(A y, A t) { return A{2} * (y - t); }
 };
 }  // namespace detail
 
@@ -36,8 +34,9 @@ struct MeanSquaredError {
   void operator()(const exec_of<D>& exec, Ref<const T, 2, D> outputs, Ref<const T, 1, D> wanted,
                   Ref<const accum_t<T>, 1, D> weights, Ref<double, 1, D> sums,
                   Ref<double, 1, D> scratch, Ref<T, 2, D> d_outputs) const {
-    loss_per_output<detail::SquaredError, D, T>(type_name, "krama::nn::mean_squared_error", exec,
-                                                outputs, wanted, weights, sums, scratch, d_outputs);
+    loss_per_output<detail::MeanSquaredErrorRow<T>, D, T>(
+        type_name, "krama::nn::mean_squared_error", exec, outputs, wanted, weights, sums, scratch,
+        d_outputs);
   }
 };
 
