@@ -71,6 +71,7 @@ struct Traffic {
   std::int64_t messages_sent = 0;
   std::int64_t bytes_sent = 0;
   std::int64_t bytes_received = 0;
+  std::vector<std::int64_t> bytes_to = {};  ///< of those sent, by receiver; may be shorter
   std::int64_t bytes_staged = 0;  ///< copied between tensors and staging buffers, both ways
 };
 

@@ -13,11 +13,11 @@ template <ExecutionSpace E, class T, MemorySpace M>
 void allgather(State& s, const E& exec, TensorRef<T, 1, M> buffer, const Partition& partition,
                std::string_view what) {
   check_partition(s, "allgather", buffer.size(), partition, what);
-  const int tag =
-      begin_call(s, {Call::allgather, dtype_of<T>, buffer.size(), hash_of(partition), what});
+  const int tag = begin_call(s, {Call::allgather, dtype_of<T>, buffer.size(),
+                                 hash_of(s.options, hash_of(partition)), what});
   on_host(s, exec, buffer, what, s.size > 1, s.size > 1, [&](T* data) {
     s.guarded("allgather", what, [&] {
-      Pieces<T>(s, data, partition, tag, false, true).run(s.waiting("allgather", what));
+      Flow<T>(s, data, partition, tag, false, true).run(s.waiting("allgather", what));
     });
   });
 }

@@ -37,12 +37,12 @@ inline void broadcast_bytes(State& s, const Waiting& waiting, unsigned char* dat
   const std::int64_t window = std::max(1, s.options.chunks_in_flight);
   const auto pass_on = [&](std::int64_t c) {
     for (const int child : children) {
-      s.flight.send(s.bulk, data + c * chunk, length(c), rank_of(child), tag, -1);
+      s.flight.send(s.rail(), data + c * chunk, length(c), rank_of(child), tag, -1);
     }
   };
   const auto expect = [&](std::int64_t c) {
     if (c < chunks) {
-      s.flight.receive(s.bulk, data + c * chunk, length(c), rank_of(parent), tag, c);
+      s.flight.receive(s.rail(), data + c * chunk, length(c), rank_of(parent), tag, c);
     }
   };
   if (parent < 0) {

@@ -54,7 +54,7 @@ class MpiChannel {
         const std::int64_t bytes = target.size() * static_cast<std::int64_t>(sizeof(T));
         // The length travels first: a misfit is an error here, not a cut message or a long wait.
         std::int64_t sent = 0;
-        s.flight.receive(s.bulk, &sent, sizeof(sent), from, tag, 0);
+        s.flight.receive(s.rail(), &sent, sizeof(sent), from, tag, 0);
         s.flight.wait_all(s.waiting("receive", what));
         if (sent != bytes) {
           // The message stays on the wire, so nothing after it could be told apart from it.
@@ -64,7 +64,8 @@ class MpiChannel {
         }
         auto* p = reinterpret_cast<unsigned char*>(data);
         for (std::int64_t at = 0; at < bytes; at += s.options.max_count) {
-          s.flight.receive(s.bulk, p + at, std::min(s.options.max_count, bytes - at), from, tag, 0);
+          s.flight.receive(s.rail(), p + at, std::min(s.options.max_count, bytes - at), from, tag,
+                           0);
         }
         s.flight.wait_all(s.waiting("receive", what));
         wire_->reap(s.waiting("receive", what));
@@ -129,7 +130,7 @@ class MpiChannel {
     void start(Parcel& parcel, const void* data, std::int64_t bytes, int to) const {
       MPI_Request request = MPI_REQUEST_NULL;
       comm::detail::check(
-          MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, to, tag, state->bulk, &request),
+          MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, to, tag, state->rail(), &request),
           "MPI_Isend", state->rank);
       parcel.requests.push_back(request);
       state->traffic.messages_sent += 1;

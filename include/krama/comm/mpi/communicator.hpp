@@ -88,7 +88,9 @@ class MpiComm {
     comm::detail::check(MPI_Comm_split(state_->control, color.value_or(MPI_UNDEFINED), key, &part),
                         "MPI_Comm_split", state_->rank);
     if (part == MPI_COMM_NULL) return std::nullopt;
-    auto state = comm::detail::make_state(part, name, state_->options, state_->yield);
+    MpiOptions options = state_->options;
+    if (options.form.ranks() > 0) options.form = Form::star();  // made for all ranks, not for these
+    auto state = comm::detail::make_state(part, name, options, state_->yield);
     comm::detail::check(MPI_Comm_free(&part), "MPI_Comm_free", state_->rank);
     return MpiComm(std::move(state));
   }

@@ -6,10 +6,13 @@
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include <krama/comm/communicator.hpp>
+#include <krama/comm/emulated_links.hpp>
+#include <krama/comm/form.hpp>
 #include <krama/comm/watchdog.hpp>
 #include <krama/core/error.hpp>
 
@@ -40,6 +43,13 @@ struct MpiOptions {
   /// that adding overlaps the transfer and finds its data in the cache.
   std::int64_t chunk_bytes = std::int64_t{512} * 1024;
   int chunks_in_flight = 2;
+  /// Along which trees sums travel; see Form. Ranks with unlike forms are refused.
+  Form form = {};
+  /// Messages are dealt over this many MPI communicators in turn. MPI libraries and their networks
+  /// may give each its own queue or card; results do not depend on it.
+  int rails = 1;
+  /// For tests and benches: messages take as long as on these links; see EmulatedLinks.
+  std::shared_ptr<EmulatedLinks> emulated = nullptr;
   CallCheck check = CallCheck::first_of_each_name;
   Yield yield = Yield::when_oversubscribed;
   /// A wait in which nothing arrives for so long is reported by `on_stall`; 0: never.

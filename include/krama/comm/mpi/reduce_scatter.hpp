@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include <krama/comm/mpi/control.hpp>
-#include <krama/comm/mpi/detail/pieces.hpp>
+#include <krama/comm/mpi/detail/flow.hpp>
 #include <krama/comm/mpi/detail/staging.hpp>
 #include <krama/comm/mpi/detail/state.hpp>
 #include <krama/comm/partition.hpp>
@@ -24,16 +24,25 @@ inline std::uint64_t hash_of(const Partition& partition) {
   return hash_bytes(partition.cuts().data(), partition.cuts().size_bytes());
 }
 
+/// What both ends of a message must have in common to cut and route it alike.
+inline std::uint64_t hash_of(const MpiOptions& o, std::uint64_t h = hash_text("route")) {
+  const std::int64_t numbers[] = {static_cast<std::int64_t>(o.form.kind()), o.rails, o.chunk_bytes,
+                                  o.chunks_in_flight, o.max_count};
+  h = hash_bytes(numbers, sizeof(numbers), h);
+  for (const std::int64_t group : o.form.group_of()) h = hash_bytes(&group, sizeof(group), h);
+  return h;
+}
+
 /// Every rank's contribution to a piece goes to its owner, who adds them in rank order. In place.
 template <ExecutionSpace E, class A, MemorySpace M>
 void reduce_scatter(State& s, const E& exec, TensorRef<A, 1, M> buffer, const Partition& partition,
                     std::string_view what) {
   check_partition(s, "reduce_scatter", buffer.size(), partition, what);
-  const int tag =
-      begin_call(s, {Call::reduce_scatter, dtype_of<A>, buffer.size(), hash_of(partition), what});
+  const int tag = begin_call(s, {Call::reduce_scatter, dtype_of<A>, buffer.size(),
+                                 hash_of(s.options, hash_of(partition)), what});
   on_host(s, exec, buffer, what, s.size > 1, s.size > 1, [&](A* data) {
     s.guarded("reduce_scatter", what, [&] {
-      Pieces<A>(s, data, partition, tag, true, false).run(s.waiting("reduce_scatter", what));
+      Flow<A>(s, data, partition, tag, true, false).run(s.waiting("reduce_scatter", what));
     });
   });
 }

@@ -10,11 +10,15 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <krama/comm/communicator.hpp>
+#include <krama/comm/emulated_links.hpp>
 #include <krama/comm/host.hpp>
 #include <krama/comm/mpi/detail/check.hpp>
 #include <krama/comm/mpi/options.hpp>
@@ -81,17 +85,31 @@ class Patience {
 /// Messages in flight. Tokens say which is which when they complete. Keeps its memory between uses.
 class Flight {
  public:
+  static constexpr int no_rail = -1;  ///< of messages that no emulation delays
+
   explicit Flight(Traffic& traffic) : traffic_(&traffic) {}
 
-  [[nodiscard]] bool empty() const { return requests_.empty(); }
+  [[nodiscard]] bool empty() const { return requests_.empty() && held_.empty(); }
+
+  /// From now on messages that `rank` sends over a rail take as long as on `links` (null: as MPI
+  /// takes).
+  void emulate(std::shared_ptr<EmulatedLinks> links, int rank) {
+    links_ = std::move(links);
+    rank_ = rank;
+  }
 
   void send(MPI_Comm comm, const void* data, std::int64_t bytes, int to, int tag,
-            std::int64_t token) {
-    MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, to, tag, comm, &request), "MPI_Isend");
+            std::int64_t token, int rail = no_rail) {
     traffic_->messages_sent += 1;
     traffic_->bytes_sent += bytes;
-    add(request, {token, bytes, to, false});
+    const auto receiver = static_cast<std::size_t>(to);
+    if (traffic_->bytes_to.size() <= receiver) traffic_->bytes_to.resize(receiver + 1);
+    traffic_->bytes_to[receiver] += bytes;
+    const Held message{
+        EmulatedLinks::Clock::time_point{}, comm, data, tag, {token, bytes, to, false}};
+    if (links_ == nullptr || rail == no_rail) return post(message);
+    held_.push_back(message);
+    held_.back().due = links_->arrival(rank_, to, rail, bytes);
   }
 
   void receive(MPI_Comm comm, void* data, std::int64_t bytes, int from, int tag,
@@ -107,7 +125,7 @@ class Flight {
   /// `done` may start new ones. Does nothing when none is in flight.
   template <class Done>
   void wait_some(const Waiting& waiting, Done&& done) {
-    if (requests_.empty()) return;
+    if (empty()) return;
     Patience patience;
     while (!poll(waiting)) {
       patience.nothing_yet(waiting, [this](StallReport& report) { name_missing(report); });
@@ -116,7 +134,7 @@ class Flight {
   }
 
   void wait_all(const Waiting& waiting) {
-    while (!requests_.empty()) wait_some(waiting, [](std::int64_t) {});
+    while (!empty()) wait_some(waiting, [](std::int64_t) {});
   }
 
   /// After an error: no message may touch the caller's memory any more.
@@ -128,6 +146,7 @@ class Flight {
     }
     requests_.clear();
     notes_.clear();
+    held_.clear();
   }
 
  private:
@@ -138,12 +157,51 @@ class Flight {
     bool receiving;
   };
 
+  /// A message that an emulated link has not delivered yet.
+  struct Held {
+    EmulatedLinks::Clock::time_point due;
+    MPI_Comm comm;
+    const void* data;
+    int tag;
+    Note note;
+  };
+
+  void post(const Held& m) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Isend(m.data, static_cast<int>(m.note.bytes), MPI_BYTE, m.note.peer, m.tag, m.comm,
+                    &request),
+          "MPI_Isend");
+    add(request, m.note);
+  }
+
+  /// Hands messages to MPI whose time has come. Those of one pair and rail are due in order.
+  void post_due() {
+    const auto now = EmulatedLinks::Clock::now();
+    std::size_t kept = 0;
+    for (auto& m : held_) {
+      if (m.due <= now) {
+        post(m);
+      } else {
+        held_[kept++] = m;
+      }
+    }
+    held_.resize(kept);
+  }
+
+  /// Emulated time passes asleep: the cores belong to those who compute.
+  void nap() const {
+    auto until = EmulatedLinks::Clock::now() + std::chrono::microseconds(100);
+    for (const auto& m : held_) until = std::min(until, m.due);
+    std::this_thread::sleep_until(until);
+  }
+
   void add(MPI_Request request, const Note& note) {
     requests_.push_back(request);
     notes_.push_back(note);
   }
 
   bool poll(const Waiting& waiting) {
+    if (!held_.empty()) post_due();
     const auto n = requests_.size();
     indices_.resize(n);
     statuses_.resize(n);
@@ -156,7 +214,10 @@ class Flight {
       }
     }
     check(code, "MPI_Testsome", waiting.rank);
-    if (completed == 0) return false;
+    if (completed == 0 || completed == MPI_UNDEFINED) {
+      if (links_ != nullptr) nap();
+      return false;
+    }
 
     done_.clear();
     for (int i = 0; i < completed; ++i) {
@@ -198,6 +259,9 @@ class Flight {
   }
 
   Traffic* traffic_;
+  std::shared_ptr<EmulatedLinks> links_;
+  int rank_ = 0;
+  std::vector<Held> held_;
   std::vector<MPI_Request> requests_;
   std::vector<Note> notes_;
   std::vector<int> indices_;

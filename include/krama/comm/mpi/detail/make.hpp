@@ -46,14 +46,20 @@ inline std::shared_ptr<State> make_state(MPI_Comm original, std::string_view nam
                                          const MpiOptions& options, bool yield) {
   KRAMA_EXPECTS(options.max_count >= 1 && options.max_count <= INT_MAX / 16,
                 "MpiOptions: max_count is {}; wanted 1 to {}", options.max_count, INT_MAX / 16);
+  KRAMA_EXPECTS(options.rails >= 1 && options.rails <= 64, "MpiOptions: {} rails; wanted 1 to 64",
+                options.rails);
   auto s = std::make_shared<State>();
   s->name = name;
   s->options = options;
   s->yield = yield;
   check(MPI_Comm_rank(original, &s->rank), "MPI_Comm_rank");
   check(MPI_Comm_size(original, &s->size), "MPI_Comm_size");
+  KRAMA_EXPECTS(options.form.ranks() == 0 || options.form.ranks() == s->size,
+                "MpiOptions: communicator \"{}\" of {} ranks has a {} form made for {}", name,
+                s->size, options.form.name(), options.form.ranks());
   s->control = duplicate_of(original, *s);
-  s->bulk = duplicate_of(original, *s);
+  for (int r = 0; r < options.rails; ++r) s->rails.push_back(duplicate_of(original, *s));
+  s->flight.emulate(options.emulated, s->rank);
   return s;
 }
 

@@ -17,6 +17,7 @@
 #include <krama/comm/mpi/detail/check.hpp>
 #include <krama/comm/mpi/detail/flight.hpp>
 #include <krama/comm/mpi/options.hpp>
+#include <krama/comm/route.hpp>
 
 namespace krama::comm::detail {
 
@@ -43,13 +44,13 @@ class Buffer {
   std::size_t size_ = 0;
 };
 
-/// What MpiComm's copies share. Control and bulk traffic have a communicator each, both made up
+/// What MpiComm's copies share. Control and bulk traffic have communicators of their own, all made up
 /// front, so that neither can ever match a message of the other.
 struct State {
   std::string name;
   MpiOptions options;
   MPI_Comm control = MPI_COMM_NULL;
-  MPI_Comm bulk = MPI_COMM_NULL;
+  std::vector<MPI_Comm> rails;  ///< bulk traffic; at least one
   int rank = 0;
   int size = 1;
   bool yield = false;
@@ -69,7 +70,7 @@ struct State {
     int finalized = 0;
     if (MPI_Finalized(&finalized) != MPI_SUCCESS || finalized != 0) return;
     release(control);
-    release(bulk);
+    for (auto& rail : rails) release(rail);
   }
 
   /// Frees a communicator, unless a failure left messages in it that nobody took: MPICH ends the job
@@ -80,6 +81,27 @@ struct State {
     const int code =
         MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &waiting_there, MPI_STATUS_IGNORE);
     if (code == MPI_SUCCESS && waiting_there == 0) MPI_Comm_free(&comm);
+  }
+
+  /// Whoever sends message `m` of a sequence and whoever receives it find it on the same rail.
+  [[nodiscard]] MPI_Comm rail(std::int64_t m = 0) const {
+    return rails[static_cast<std::size_t>(rail_number(m))];
+  }
+  [[nodiscard]] int rail_number(std::int64_t m) const {
+    return static_cast<int>(m % static_cast<std::int64_t>(rails.size()));
+  }
+
+  /// The route of a partition in chunks of `chunk` elements. Training asks for the same few in every
+  /// step, so they are kept.
+  std::shared_ptr<const Route> route(const Partition& partition, std::int64_t chunk) {
+    for (const auto& known : routes_) {
+      if (known.chunk == chunk && known.partition == partition) return known.route;
+    }
+    constexpr std::size_t most = 64;
+    if (routes_.size() == most) routes_.erase(routes_.begin());
+    routes_.push_back(
+        {partition, chunk, std::make_shared<const Route>(options.form, partition, rank, chunk)});
+    return routes_.back().route;
   }
 
   [[nodiscard]] Waiting waiting(std::string_view operation, std::string_view what) const {
@@ -102,6 +124,14 @@ struct State {
       throw;
     }
   }
+
+ private:
+  struct KnownRoute {
+    Partition partition;
+    std::int64_t chunk;
+    std::shared_ptr<const Route> route;
+  };
+  std::vector<KnownRoute> routes_;
 };
 
 /// FNV-1a, 64 bits: the same number on every rank for the same bytes.

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Copyright (c) the Krama authors
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include <krama/core/random.hpp>
+
+namespace krama {
+
+/// Links that do not exist, for tests and benches on one machine: a message is held back by its
+/// sender until it would have arrived, asleep, so that no core is taken from those who compute.
+/// Each rank has one port for each class of links and rail; messages of a port follow one another.
+///
+/// All communicators of a rank that are given the same object share its ports, as they would share a
+/// network card. One thread uses it.
+class EmulatedLinks {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  struct Link {
+    double latency_seconds = 0;
+    double bytes_per_second = 0;  ///< 0: no limit
+    int port = 0;                 ///< links of a rank with the same number share their bandwidth
+  };
+
+  /// `link_of(from, to)`: the link between two ranks. `jitter`: each message's latency is longer by
+  /// up to this part of it, drawn from `seed`.
+  explicit EmulatedLinks(std::function<Link(int from, int to)> link_of, double jitter = 0,
+                         std::uint64_t seed = 0)
+      : link_of_(std::move(link_of)), jitter_(jitter), seed_(seed) {}
+
+  /// When a message of `bytes` that is sent now arrives; the port is taken until its last byte has
+  /// left. Messages of one pair and rail arrive in the order sent.
+  Clock::time_point arrival(int from, int to, int rail, std::int64_t bytes) {
+    const Link link = link_of_(from, to);
+    auto& free = port_free_[{link.port, rail}];
+    double seconds = 0;
+    if (link.bytes_per_second > 0) seconds = static_cast<double>(bytes) / link.bytes_per_second;
+    free = std::max(free, Clock::now()) + duration(seconds);
+    const double drawn = jitter_ > 0 ? jitter_ * uniform(RandomKey{seed_, 0, 0}, drawn_++) : 0;
+    auto& last = last_arrival_[{from, to, rail}];
+    last = std::max(last, free + duration(link.latency_seconds * (1 + drawn)));
+    return last;
+  }
+
+ private:
+  static Clock::duration duration(double seconds) {
+    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  }
+
+  std::function<Link(int, int)> link_of_;
+  double jitter_;
+  std::uint64_t seed_;
+  std::uint64_t drawn_ = 0;
+  std::map<std::pair<int, int>, Clock::time_point> port_free_;
+  std::map<std::tuple<int, int, int>, Clock::time_point> last_arrival_;
+};
+
+}  // namespace krama

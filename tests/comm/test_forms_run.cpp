@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Copyright (c) the Krama authors
+#include "comm/form_test.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace krama::test;
+using krama::Form;
+using krama::Partition;
+
+namespace {
+
+std::vector<krama::MpiOptions> option_sets() {
+  std::vector<krama::MpiOptions> all(3, world().options());
+  all[1].chunk_bytes = 2048;
+  all[1].chunks_in_flight = 1;
+  all[1].rails = 2;
+  all[2].chunk_bytes = 1024;
+  all[2].chunks_in_flight = 3;
+  all[2].rails = 3;
+  all[2].transport = krama::Transport::staged;
+  return all;
+}
+std::int64_t chunk_of(const krama::MpiOptions& o) {
+  return std::min<std::int64_t>(o.chunk_bytes / 4, o.max_count);
+}
+
+}  // namespace
+
+TEST_CASE("forms: sums have the bits of their tree, on all ranks", "[comm]") {
+  const Exec exec;
+  for (const Form& form : forms(world().size())) {
+    for (auto options : option_sets()) {
+      options.form = form;
+      auto comm = world().duplicate("form", options);
+      for (const std::int64_t n : {0, 1, 257, 5000, 20000}) {
+        INFO(form.name() << ", chunks of " << options.chunk_bytes << ", " << n << " elements");
+        for (const auto& partition : partitions(n, comm.size())) {
+          auto v = values_of<float>(comm.rank(), n);
+          const std::string what = "v " + std::to_string(n);
+          comm.reduce_scatter(exec, ref(v), partition, what);
+          const auto wanted = sums_along<float>(form, partition, chunk_of(options));
+          CHECK(same_bits(v, wanted, partition.begin(comm.rank()), partition.end(comm.rank())));
+          comm.allgather(exec, ref(v), partition, what);
+          CHECK(same_bits(v, wanted));
+        }
+        auto v = values_of<float>(comm.rank(), n);
+        comm.allreduce(exec, ref(v), "all " + std::to_string(n));
+        CHECK(same_bits(v, sums_along<float>(form, Partition::even(n, comm.size()),
+                                             chunk_of(options))));
+      }
+    }
+  }
+}
+
+TEST_CASE("forms: any number of rails gives the same bits", "[comm]") {
+  const Exec exec;
+  std::vector<float> first;
+  for (const int rails : {1, 2, 5}) {
+    auto options = world().options();
+    options.rails = rails;
+    options.chunk_bytes = 4096;
+    options.form = Form::ring();
+    auto comm = world().duplicate("rails", options);
+    auto v = values_of<float>(comm.rank(), 30000);
+    comm.allreduce(exec, ref(v), "v");
+    if (first.empty()) first = v;
+    CHECK(same_bits(v, first));
+  }
+}
+
+TEST_CASE("forms: ranks with unlike forms get the same error (C05)", "[comm]") {
+  const Exec exec;
+  auto options = world().options();
+  if (world().rank() == 0) options.form = Form::ring();
+  auto comm = world().duplicate("unlike", options);
+  std::vector<float> v(100, 1.0F);
+  if (comm.size() == 1) {
+    CHECK_NOTHROW(comm.allreduce(exec, ref(v), "v"));
+  } else {
+    CHECK_THROWS_AS(comm.allreduce(exec, ref(v), "v"), krama::Error);
+  }
+}
+
+TEST_CASE("forms: one made for another number of ranks is refused", "[comm]") {
+  auto options = world().options();
+  options.form = Form::hierarchical(std::vector<int>(static_cast<std::size_t>(world().size()) + 1));
+  CHECK_THROWS_AS(world().duplicate("misfit", options), krama::Error);
+}
+
+TEST_CASE("forms: emulated links delay messages and change no bit", "[comm]") {
+  const Exec exec;
+  auto options = world().options();
+  options.chunk_bytes = 8192;
+  options.emulated = std::make_shared<krama::EmulatedLinks>(
+      [](int, int) {
+        return krama::EmulatedLinks::Link{.latency_seconds = 1e-3, .bytes_per_second = 4e6};
+      },
+      0.5, 7);
+  auto comm = world().duplicate("slow", options);
+  const std::int64_t n = 50000;
+  auto v = values_of<float>(comm.rank(), n);
+  const auto begin = std::chrono::steady_clock::now();
+  comm.allreduce(exec, ref(v), "v");
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  CHECK(same_bits(v, sums_along<float>(options.form, Partition::even(n, comm.size()), 2048)));
+  // Not less than the bytes take on the link: a lower limit holds on any machine.
+  const int r = comm.size();
+  CHECK(seconds >= (r > 1 ? 0.9 * 2.0 * (r - 1) / r * static_cast<double>(n) * 4 / 4e6 : 0.0));
+}
