@@ -48,8 +48,8 @@ std::vector<A> sums_along(const Form& form, const Partition& partition, std::int
           bool first = true;
           for (int r = 0; r < n; ++r) {
             if (r != rank && tree.parent[static_cast<std::size_t>(r)] != rank) continue;
-            const A term = r == rank ? all[static_cast<std::size_t>(r)][static_cast<std::size_t>(i)]
-                                     : sum(r);
+            const A term =
+                r == rank ? all[static_cast<std::size_t>(r)][static_cast<std::size_t>(i)] : sum(r);
             total = first ? term : total + term;
             first = false;
           }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Copyright (c) the Krama authors
+#include <krama/comm/choose_form.hpp>
 #include <krama/comm/form.hpp>
 #include <krama/comm/route.hpp>
 
@@ -20,7 +21,10 @@ std::vector<int> groups_of(int ranks, int groups) {
   return g;
 }
 std::vector<Form> all_forms(int ranks) {
-  return {Form::star(), Form::ring(), Form::halving(), Form::hierarchical(groups_of(ranks, 2)),
+  return {Form::star(),
+          Form::ring(),
+          Form::halving(),
+          Form::hierarchical(groups_of(ranks, 2)),
           Form::hierarchical(groups_of(ranks, 3)),
           Form::hierarchical(std::vector<int>(static_cast<std::size_t>(ranks), 0))};
 }
@@ -83,14 +87,16 @@ TEST_CASE("form: heights are those of the published algorithms", "[comm]") {
 TEST_CASE("route: both ends of every line have the same messages", "[comm]") {
   for (const int n : {2, 3, 5, 8, 13}) {
     for (const Form& form : all_forms(n)) {
-      for (const auto& p : {Partition::even(5000, n), Partition::even(256, n),
-                            Partition::even(7777, n, 1)}) {
+      for (const auto& p :
+           {Partition::even(5000, n), Partition::even(256, n), Partition::even(7777, n, 1)}) {
         INFO(form.name() << " of " << n << " ranks, " << p.size() << " elements");
         const auto all = routes(form, p, 300);
         for (int a = 0; a < n; ++a) {
           for (int b = 0; b < n; ++b) {
-            const auto& mine = all[static_cast<std::size_t>(a)].peers()[static_cast<std::size_t>(b)];
-            const auto& other = all[static_cast<std::size_t>(b)].peers()[static_cast<std::size_t>(a)];
+            const auto& mine =
+                all[static_cast<std::size_t>(a)].peers()[static_cast<std::size_t>(b)];
+            const auto& other =
+                all[static_cast<std::size_t>(b)].peers()[static_cast<std::size_t>(a)];
             CHECK(same(mine.up_to, other.up_from));
             CHECK(same(mine.down_to, other.down_from));
           }
@@ -179,8 +185,8 @@ TEST_CASE("route: with any windows, no order of sums waits for itself", "[comm]"
           summed[r][c] = true;
           const auto& parent = all[r].chunks()[c].parent;
           if (parent.peer >= 0) {
-            --up[static_cast<std::size_t>(parent.peer)][r].unready[static_cast<std::size_t>(
-                parent.up)];
+            --up[static_cast<std::size_t>(parent.peer)][r]
+                  .unready[static_cast<std::size_t>(parent.up)];
           }
         };
         for (std::size_t r = 0; r < all.size(); ++r) {
@@ -221,4 +227,21 @@ TEST_CASE("route: with any windows, no order of sums waits for itself", "[comm]"
       }
     }
   }
+}
+
+TEST_CASE("choose_form: stars on equal links, hierarchies over slow borders", "[comm]") {
+  krama::FormJob job;
+  job.group_of = groups_of(8, 2);
+  job.links = krama::LinkTable(2, {5e-6, 10e9});
+  CHECK(krama::choose_form(job).kind() == krama::FormKind::star);
+  job.links.set(0, 1, {50e-6, 1e9});
+  job.links.set(1, 0, {50e-6, 1e9});
+  CHECK(krama::choose_form(job) == Form::hierarchical(job.group_of));
+  job.group_of = std::vector<int>(16, 0);
+  job.bytes = 1024;
+  job.message_seconds = 1e-5;
+  job.links = krama::LinkTable(1, {1e-6, 10e9});
+  CHECK(krama::predicted_seconds(Form::ring(), job) > krama::predicted_seconds(Form::star(), job));
+  job.group_of = {0, 5};
+  CHECK_THROWS_AS(krama::choose_form(job), krama::Error);
 }

@@ -46,8 +46,8 @@ TEST_CASE("forms: sums have the bits of their tree, on all ranks", "[comm]") {
         }
         auto v = values_of<float>(comm.rank(), n);
         comm.allreduce(exec, ref(v), "all " + std::to_string(n));
-        CHECK(same_bits(v, sums_along<float>(form, Partition::even(n, comm.size()),
-                                             chunk_of(options))));
+        CHECK(same_bits(
+            v, sums_along<float>(form, Partition::even(n, comm.size()), chunk_of(options))));
       }
     }
   }

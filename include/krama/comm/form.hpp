@@ -90,10 +90,10 @@ class Form {
   /// `group_of`: each rank's group, as Topology gives it.
   static Form hierarchical(std::vector<int> group_of) {
     Form f(FormKind::hierarchical);
-    f.members_.resize(group_of.empty() ? 0
-                                       : static_cast<std::size_t>(*std::max_element(
-                                             group_of.begin(), group_of.end())) +
-                                             1);
+    f.members_.resize(
+        group_of.empty()
+            ? 0
+            : static_cast<std::size_t>(*std::max_element(group_of.begin(), group_of.end())) + 1);
     for (std::size_t r = 0; r < group_of.size(); ++r) {
       KRAMA_EXPECTS(group_of[r] >= 0, "form: rank {} has group {}", r, group_of[r]);
       auto& members = f.members_[static_cast<std::size_t>(group_of[r])];
@@ -147,9 +147,8 @@ class Form {
         if (group == home) return owner;
         // Chunks take turns over the members, so that all their links across are used alike.
         const auto& members = members_[group];
-        const auto turn = static_cast<std::size_t>(
-            (k + place_[static_cast<std::size_t>(owner)]) %
-            static_cast<std::int64_t>(members.size()));
+        const auto turn = static_cast<std::size_t>((k + place_[static_cast<std::size_t>(owner)]) %
+                                                   static_cast<std::int64_t>(members.size()));
         return members[turn] == rank ? owner : members[turn];
       }
     }

@@ -90,9 +90,7 @@ class Route {
 
   [[nodiscard]] const std::vector<Chunk>& chunks() const { return chunks_; }
   /// Edges to the children of `c`, in rank order.
-  [[nodiscard]] const Edge* children(const Chunk& c) const {
-    return children_.data() + c.children;
-  }
+  [[nodiscard]] const Edge* children(const Chunk& c) const { return children_.data() + c.children; }
   [[nodiscard]] std::int64_t edge_count() const {
     return static_cast<std::int64_t>(children_.size());
   }
@@ -108,7 +106,7 @@ class Route {
     std::int32_t edge;  ///< in children_; -1: the chunk's parent
   };
 
-  void lay(std::vector<Stage>& all, Line Peer::*line, std::int32_t Edge::*message,
+  void lay(std::vector<Stage>& all, Line Peer::* line, std::int32_t Edge::* message,
            std::int64_t most) {
     std::sort(all.begin(), all.end(), [](const Stage& a, const Stage& b) {
       return std::tie(a.peer, a.k, a.level, a.begin) < std::tie(b.peer, b.k, b.level, b.begin);

@@ -54,8 +54,8 @@ class Flow {
       if (!reduce_) continue;
       std::int64_t longest = 0;
       for (const auto& m : lines.up_from.messages) longest = std::max(longest, m.count);
-      const auto rows = std::min<std::int64_t>(
-          window_, static_cast<std::int64_t>(lines.up_from.messages.size()));
+      const auto rows =
+          std::min<std::int64_t>(window_, static_cast<std::int64_t>(lines.up_from.messages.size()));
       peer.slot = slots;
       peer.slot_length = longest;
       slots += rows * longest;
@@ -166,12 +166,8 @@ class Flow {
     }
   }
 
-  void give(int p) {
-    start(peer(p).up_to, lines(p).up_to, p, up_sent, tag_);
-  }
-  void offer(int p) {
-    start(peer(p).down_to, lines(p).down_to, p, down_sent, tag_ | down_bit);
-  }
+  void give(int p) { start(peer(p).up_to, lines(p).up_to, p, up_sent, tag_); }
+  void offer(int p) { start(peer(p).down_to, lines(p).down_to, p, down_sent, tag_ | down_bit); }
   void start(Progress& line, const Route::Line& route, int p, Kind kind, int tag) {
     while (line.under_way < window_ && may_start(line)) {
       const std::int32_t m = line.next++;
@@ -183,8 +179,7 @@ class Flow {
   /// Receives sums into free slots.
   void take(int p) {
     Progress& line = peer(p).up_from;
-    while (line.under_way < window_ &&
-           line.next < static_cast<std::int32_t>(line.left.size())) {
+    while (line.under_way < window_ && line.next < static_cast<std::int32_t>(line.left.size())) {
       const std::int32_t m = line.next++;
       ++line.under_way;
       s_.flight.receive(s_.rail(m), slot(p, m), bytes(message(lines(p).up_from, m)), p, tag_,
@@ -251,7 +246,8 @@ class Flow {
     terms_.clear();
     const A* mine = data_ + ch.begin;
     for (std::int32_t i = 0; i < ch.n_children; ++i) {
-      if (mine != nullptr && child[i].peer > s_.rank) terms_.push_back(std::exchange(mine, nullptr));
+      if (mine != nullptr && child[i].peer > s_.rank)
+        terms_.push_back(std::exchange(mine, nullptr));
       terms_.push_back(sources_[static_cast<std::size_t>(ch.children + i)]);
     }
     if (mine != nullptr) terms_.push_back(mine);
