@@ -75,8 +75,8 @@ Outcome measure(krama::World& world, const krama::MpiOptions& options,
   const auto crossed = [&] {
     std::int64_t sum = 0;
     const auto& to = comm.traffic().bytes_to;
-    for (std::size_t r = 0; r < to.size(); ++r) {
-      if (group_of[r] != group_of[static_cast<std::size_t>(comm.rank())]) sum += to[r];
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      if (group_of[i] != group_of[static_cast<std::size_t>(comm.rank())]) sum += to[i];
     }
     return sum;
   };
