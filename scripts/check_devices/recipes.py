@@ -120,6 +120,8 @@ LAYER_KERNELS = {
                             "AttentionKeyTeam", "AttentionTurnBack"],
     "Conv2d": ["PatchElements", "PortableGemm", "CollectPatches", "DepthwiseForward", "DepthwiseInput",
                "DepthwiseWeights", "BlockColumnSums", "JoinColumnSums"],
+    "ConvTranspose2d": ["PatchElements", "PortableGemm", "CollectPatches", "DepthwiseForward", "DepthwiseInput",
+                        "DepthwiseWeights", "BlockColumnSums", "JoinColumnSums"],
     "Embedding": ["Embed", "EmbedLinks", "EmbedGradLinked", "PositionGrad"],
     "GroupNorm": ["ChannelMoments", "JoinChannelMoments", "ChannelSums", "JoinChannelSums",
                   "ChannelAffine", "ChannelBackward", "ChannelParamGrads"],

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Copyright (c) the Krama authors
 //
-// Residual networks against PyTorch's numbers (tests/golden/make_residual_golden.py).
+// Residual networks against PyTorch's numbers (tests/golden/make_network_golden.py).
 
 #include <krama/models/preact_resnet.hpp>
 #include <krama/models/resnet.hpp>

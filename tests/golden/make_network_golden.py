@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # Copyright (c) the Krama authors
-"""Writes the reference numbers of test_golden_residual.cpp with PyTorch, in f64, as safetensors files.
+"""Writes the reference numbers of test_golden_residual.cpp and test_golden_unet.cpp with PyTorch, in f64.
 
-usage: ./toolbox run --full python3 tests/golden/make_residual_golden.py
+usage: ./toolbox run --full python3 tests/golden/make_network_golden.py
 
-As make_golden.py, for networks with BatchNorm: logits are of evaluation with the running statistics
+Safetensors files as make_golden.py's, for networks with BatchNorm and others: logits are of evaluation with the running statistics
 of the file, loss and gradients of training, "after." holds the running statistics of five steps too.
 """
 
@@ -28,6 +28,22 @@ class Weights(dict):
             shape = out, kernel, kernel, x.shape[1]
             self[name + ".weight"] = (scale * torch.randn(shape)).requires_grad_()
         return F.conv2d(x, images_first(self[name + ".weight"]), None, stride, kernel // 2)
+
+    def with_bias(self, name, shape, channels):
+        if name + ".weight" not in self:
+            scale = (2 / (torch.Size(shape[1:]).numel())) ** 0.5
+            self[name + ".weight"] = (scale * torch.randn(shape)).requires_grad_()
+            self[name + ".bias"] = (0.3 * torch.randn(channels)).requires_grad_()
+        return self[name + ".weight"], self[name + ".bias"]
+
+    def biased_conv(self, x, name, out, kernel, padding):
+        w, b = self.with_bias(name, (out, kernel, kernel, x.shape[1]), out)
+        return F.conv2d(x, images_first(w), b, padding=padding)
+
+    def grow(self, x, name, out):
+        """The weight is (in, height, width, out)."""
+        w, b = self.with_bias(name, (x.shape[1], 2, 2, out), out)
+        return F.conv_transpose2d(x, images_first(w), b, stride=2)
 
     def norm(self, x, name):
         channels = x.shape[1]
@@ -90,17 +106,45 @@ def preact(w, images, widths, blocks, bottleneck):
     return w.head(F.relu(w.norm(x, "head.norm")).mean((2, 3)), "head.linear", 3)
 
 
+def fitted(x, height, width):
+    """Cut or filled with zeros, half of the difference before, rounded down."""
+    dh, dw = height - x.shape[2], width - x.shape[3]
+    half = lambda d: d // 2 if d >= 0 else -(-d // 2)
+    return F.pad(x, [half(dw), dw - half(dw), half(dh), dh - half(dh)])
+
+
+def unet(w, images, levels, padding):
+    """Ronneberger et al. 2015; with padding, what is smaller is filled up, else cropped."""
+
+    def two_convs(x, name, out):
+        x = F.relu(w.biased_conv(x, name + ".conv1", out, 3, padding))
+        return F.relu(w.biased_conv(x, name + ".conv2", out, 3, padding))
+
+    x, skips = images_first(images), []
+    for i, width in enumerate(levels[:-1]):
+        skips.append(two_convs(x, f"down.{i}", width))
+        x = F.max_pool2d(skips[-1], 2)
+    x = two_convs(x, "bottom", levels[-1])
+    for i in reversed(range(len(levels) - 1)):
+        x, skip = w.grow(x, f"up.{i}.grow.conv", levels[i]), skips[i]
+        largest = max if padding else min
+        height, width = (largest(x.shape[d], skip.shape[d]) for d in (2, 3))
+        x = torch.cat([fitted(skip, height, width), fitted(x, height, width)], 1)
+        x = two_convs(x, f"up.{i}", levels[i])
+    return w.biased_conv(x, "head.conv", 3, 1, 0).permute(0, 2, 3, 1).contiguous()
+
+
 def golden(file, network, size, **options):
     torch.manual_seed(17)
     w = Weights()
-    images = torch.randn(SAMPLES, size, size, 2)
-    targets = torch.randint(3, (SAMPLES,), dtype=torch.int32)
-
-    def loss_of():
-        return F.cross_entropy(network(w, images, **options), targets.long())
-
+    images = torch.randn(SAMPLES, *size, 2)
     w.training = False
     logits = network(w, images, **options)
+    targets = torch.randint(3, logits.shape[:-1], dtype=torch.int32)
+
+    def loss_of():
+        return F.cross_entropy(network(w, images, **options).flatten(0, -2), targets.flatten().long())
+
     out = {"images": images, "targets": targets, "logits": logits}
     out.update({"w." + n: p.detach().clone() for n, p in w.items()})
     w.training = True
@@ -126,7 +170,9 @@ def golden(file, network, size, **options):
 
 
 if __name__ == "__main__":
-    golden("resnet_basic.safetensors", resnet, 32, stages=(2, 1), bottleneck=False)
-    golden("resnet_bottleneck.safetensors", resnet, 32, stages=(2, 1), bottleneck=True)
-    golden("preact_basic.safetensors", preact, 8, widths=(4, 6), blocks=2, bottleneck=False)
-    golden("preact_bottleneck.safetensors", preact, 8, widths=(4, 5), blocks=2, bottleneck=True)
+    golden("resnet_basic.safetensors", resnet, (32, 32), stages=(2, 1), bottleneck=False)
+    golden("resnet_bottleneck.safetensors", resnet, (32, 32), stages=(2, 1), bottleneck=True)
+    golden("preact_basic.safetensors", preact, (8, 8), widths=(4, 6), blocks=2, bottleneck=False)
+    golden("preact_bottleneck.safetensors", preact, (8, 8), widths=(4, 5), blocks=2, bottleneck=True)
+    golden("unet_cropped.safetensors", unet, (18, 19), levels=(3, 5), padding=0)
+    golden("unet_padded.safetensors", unet, (7, 9), levels=(3, 4, 5), padding=1)
