@@ -118,6 +118,8 @@ LAYER_KERNELS = {
                   "ChannelAffine", "ChannelBackward", "ChannelParamGrads"],
     "CausalSelfAttention": ["AttentionTurn", "AttentionForwardTeam", "AttentionQueryTeam",
                             "AttentionKeyTeam", "AttentionTurnBack"],
+    "Conv1d": ["PatchElements", "PortableGemm", "CollectPatches", "DepthwiseForward", "DepthwiseInput",
+               "DepthwiseWeights", "BlockColumnSums", "JoinColumnSums"],
     "Conv2d": ["PatchElements", "PortableGemm", "CollectPatches", "DepthwiseForward", "DepthwiseInput",
                "DepthwiseWeights", "BlockColumnSums", "JoinColumnSums"],
     "ConvTranspose2d": ["PatchElements", "PortableGemm", "CollectPatches", "DepthwiseForward", "DepthwiseInput",
