@@ -92,6 +92,7 @@ void compare(double tolerance) {
   CHECK(o.weight == static_cast<double>(counted));
   const auto grads = krama::download(exec, store.grads());
   for (const auto& s : store.segments()) {
+    if (s.buffer) continue;
     CAPTURE(s.name);
     CHECK(relative_error(grads, s.offset, golden.read<double>("g." + s.name), 1.0 / o.weight) <
           tolerance);
@@ -105,7 +106,7 @@ void compare(double tolerance) {
     // cancel in the softmax), so is the step: those elements say nothing and are left out.
     auto wanted = golden.read<double>("after." + s.name);
     auto found = std::vector<double>(after.begin() + s.offset, after.begin() + s.offset + s.size);
-    const auto g = golden.read<double>("g." + s.name);
+    const auto g = s.buffer ? std::vector<double>{} : golden.read<double>("g." + s.name);
     std::size_t left_out = 0;
     for (std::size_t i = 0; i < g.size(); ++i) {
       if (g[i] == 0.0 || std::abs(g[i]) > 1e-3 * tolerance) continue;

@@ -9,13 +9,20 @@
 
 namespace krama::nn {
 
-/// Parameters of a model: elements, a shared (tied) one once. Allocates no weights.
+namespace detail {
+
+/// A tied parameter is counted where it lives; buffers are not learnt.
+inline std::int64_t counted(const ParamInfo& p) {
+  return p.options.tie.empty() && !p.options.buffer ? p.extents.size() : 0;
+}
+
+}  // namespace detail
+
+/// Parameters of a model: elements, a shared (tied) one once, without buffers. Allocates no weights.
 template <Device D, Scalar T>
 std::int64_t parameter_count(const Model<D, T>& model) {
   std::int64_t n = 0;
-  for (const auto& p : model.params()) {
-    if (p.options.tie.empty()) n += p.extents.size();
-  }
+  for (const auto& p : model.params()) n += detail::counted(p);
   return n;
 }
 
@@ -25,8 +32,7 @@ std::int64_t parameter_count(const Model<D, T>& model, int b) {
   const auto& block = model.block_at(b);
   std::int64_t n = 0;
   for (std::int64_t i = 0; i < block.param_count(); ++i) {
-    const auto& p = model.params()[static_cast<std::size_t>(block.first_param() + i)];
-    if (p.options.tie.empty()) n += p.extents.size();
+    n += detail::counted(model.params()[static_cast<std::size_t>(block.first_param() + i)]);
   }
   return n;
 }
