@@ -111,8 +111,8 @@ int one_run(krama::World& world, const std::string& path, int first) {
   for (const Form& form : forms(group_of)) {
     options.form = form;
     options.emulated = std::make_shared<EmulatedLinks>([group_of](int from, int to) {
-      const bool same = group_of[static_cast<std::size_t>(from)] ==
-                        group_of[static_cast<std::size_t>(to)];
+      const bool same =
+          group_of[static_cast<std::size_t>(from)] == group_of[static_cast<std::size_t>(to)];
       const krama::Link& link = same ? inside : across;
       return EmulatedLinks::Link{link.latency_seconds, link.bytes_per_second, same ? 0 : 1};
     });
@@ -165,9 +165,10 @@ int drive(const std::string& self) {
     const auto rows = start_run(self, job.ranks, job.first);
     const std::string name = fmt::format("{}+{}", job.first, job.ranks - job.first);
     if (rows.size() < all.size()) {
-      fmt::print("bench_forms: the run with groups of {} did not come to a good end; see "
-                 "{}/forms_run.txt.log\n",
-                 name, KRAMA_BENCH_DIR);
+      fmt::print(
+          "bench_forms: the run with groups of {} did not come to a good end; see "
+          "{}/forms_run.txt.log\n",
+          name, KRAMA_BENCH_DIR);
       return 1;
     }
     const double bound = static_cast<double>(bytes) / across.bytes_per_second /
@@ -178,11 +179,12 @@ int drive(const std::string& self) {
     fmt::print("groups of {}: bound {:.1f} ms, chosen {}\n", name, bound * 1e3, chosen.name());
     for (std::size_t f = 0; f < all.size(); ++f) {
       report.check(fmt::format("{} {}", name, all[f].name()), rows[f].error, 0);
-      fmt::print("  {:13} {:8.1f} ms, predicted {:8.1f}; over bound {:.3f}; {} bytes across, {:.2f} "
-                 "of the least\n",
-                 all[f].name(), rows[f].seconds * 1e3,
-                 krama::predicted_seconds(all[f], job_of(group_of)) * 1e3, rows[f].seconds / bound,
-                 rows[f].crossed, static_cast<double>(rows[f].crossed) / (2.0 * bytes));
+      fmt::print(
+          "  {:13} {:8.1f} ms, predicted {:8.1f}; over bound {:.3f}; {} bytes across, {:.2f} "
+          "of the least\n",
+          all[f].name(), rows[f].seconds * 1e3,
+          krama::predicted_seconds(all[f], job_of(group_of)) * 1e3, rows[f].seconds / bound,
+          rows[f].crossed, static_cast<double>(rows[f].crossed) / (2.0 * bytes));
       Timings times(1);
       times.add(0, rows[f].seconds);
       report.record(fmt::format("{} {}", name, all[f].name()), {"krama"}, times,

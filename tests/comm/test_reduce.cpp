@@ -85,3 +85,67 @@ TEST_CASE("reduce_scatter: a partition that does not fit is refused", "[comm]") 
       comm.reduce_scatter(exec, ref(v), krama::Partition::even(10, comm.size() + 1), "v"),
       krama::Error);
 }
+
+TEST_CASE("start_reduce_scatter: several at once, waited for in any order, the same bits",
+          "[comm]") {
+  const Exec exec;
+  for (const auto& way : ways()) {
+    INFO(way.name);
+    auto comm = world().duplicate(way.name, way.options);
+    const int me = comm.rank();
+    constexpr std::size_t buckets = 5;
+    std::vector<std::vector<float>> v;
+    std::vector<krama::Partition> cuts;
+    std::vector<krama::Pending> sums;
+    for (std::size_t k = 0; k < buckets; ++k) {
+      v.push_back(values_of<float>(
+          me, std::min<std::int64_t>(way.largest, 40000) - static_cast<std::int64_t>(k) * 100));
+      cuts.push_back(krama::Partition::even(static_cast<std::int64_t>(v[k].size()), comm.size()));
+    }
+    for (std::size_t k = 0; k < buckets; ++k) {
+      sums.push_back(comm.start_reduce_scatter(exec, ref(v[k]), cuts[k], "bucket"));
+      for (auto& sum : sums) {
+        if (sum) sum->poll();
+      }
+    }
+    comm.barrier("between");  // other calls may come in between
+    for (const std::size_t k : {3U, 0U, 4U, 1U, 2U}) {
+      if (sums[k]) sums[k]->wait();
+      CHECK(same_bits(v[k], sums_in_rank_order<float>(comm.size(), cuts[k].size()),
+                      cuts[k].begin(me), cuts[k].end(me)));
+    }
+  }
+}
+
+TEST_CASE("start_reduce_scatter: forgetting to wait is an error, not a mix-up of messages",
+          "[comm]") {
+  if (world().size() == 1) SKIP("nothing is under way on one rank");
+  const Exec exec;
+  auto comm = world().duplicate("forgotten");
+  std::vector<float> a(1000, 1.0F);
+  std::vector<float> b(1000, 1.0F);
+  const auto cuts = krama::Partition::even(1000, comm.size());
+  auto sum = comm.start_reduce_scatter(exec, ref(a), cuts, "a");
+  int calls = 0;
+  try {
+    for (; calls < 100; ++calls) comm.reduce_scatter(exec, ref(b), cuts, "b");
+  } catch (const krama::Error& e) {
+    CHECK(std::string(e.what()).find("wait for it first") != std::string::npos);
+  }
+  CHECK(calls == 63);
+  sum->wait();
+  CHECK_NOTHROW(comm.reduce_scatter(exec, ref(b), cuts, "b"));
+}
+
+TEST_CASE("start_reduce_scatter: one that goes out of scope is waited for", "[comm]") {
+  const Exec exec;
+  auto comm = world().duplicate("dropped");
+  const auto cuts = krama::Partition::even(100000, comm.size());
+  auto v = values_of<float>(comm.rank(), cuts.size());
+  {
+    const auto sum = comm.start_reduce_scatter(exec, ref(v), cuts, "v");
+  }
+  CHECK(same_bits(v, sums_in_rank_order<float>(comm.size(), cuts.size()), cuts.begin(comm.rank()),
+                  cuts.end(comm.rank())));
+  CHECK_NOTHROW(comm.reduce_scatter(exec, ref(v), cuts, "v"));
+}

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <krama/comm/partition.hpp>
+#include <krama/comm/pending.hpp>
 #include <krama/core/concepts.hpp>
 #include <krama/tensor/tensor_ref.hpp>
 
@@ -18,7 +19,8 @@
 ///
 /// Ranks of one job may run on unlike hardware with unlike executables, so a communicator moves
 /// bytes and Krama does the arithmetic: each element of a sum is finished by exactly one rank (its
-/// owner, see Partition) in rank order, ((r0 + r1) + r2) + …, and then copied as bytes. All ranks
+/// owner, see Partition) in the order of a Form, by default rank order, ((r0 + r1) + r2) + …, and then
+/// copied as bytes. All ranks
 /// therefore hold the same bits afterwards, whatever their rounding.
 ///
 /// Rules of all operations, unless an operation says otherwise:
@@ -35,6 +37,7 @@
 /// | operation | afterwards |
 /// |---|---|
 /// | `reduce_scatter(exec, buffer, partition, what)` | this rank's piece holds the sum over ranks; the rest is unspecified |
+/// | `start_reduce_scatter(…)` | the same once the Pending that it returns has been waited for |
 /// | `allgather(exec, buffer, partition, what)` | every piece holds its owner's bytes |
 /// | `allreduce(exec, buffer, what)` | the sum over ranks: the two above with an even partition |
 /// | `broadcast(exec, buffer, root, what)` | root's bytes |
@@ -107,6 +110,7 @@ concept Communicator =
       { c.split(color, 0, what) } -> std::same_as<std::optional<C>>;
       { c.channel(what) } -> Channel;
       c.reduce_scatter(exec, buffer, partition, what);
+      { c.start_reduce_scatter(exec, buffer, partition, what) } -> std::same_as<Pending>;
       c.allgather(exec, buffer, partition, what);
       c.allreduce(exec, buffer, what);
       c.broadcast(exec, buffer, 0, what);

@@ -96,6 +96,12 @@ class SelfComm {
     check_partition("reduce_scatter", buffer.size(), partition, what);
     done(exec);
   }
+  template <ExecutionSpace E, Reducible A, MemorySpace M>
+  [[nodiscard]] Pending start_reduce_scatter(const E& exec, TensorRef<A, 1, M> buffer,
+                                             const Partition& partition, std::string_view what) {
+    reduce_scatter(exec, buffer, partition, what);
+    return nullptr;
+  }
   template <ExecutionSpace E, class T, MemorySpace M>
   void allgather(const E& exec, TensorRef<T, 1, M> buffer, const Partition& partition,
                  std::string_view what) {

@@ -22,7 +22,10 @@ inline Program plain_step(int blocks, int micro_batches, int buckets) {
     p.push_back({Op::loss, -1, m});
     for (int b = blocks - 1; b >= 0; --b) p.push_back({Op::backward, b, m});
   }
-  for (int k = buckets - 1; k >= 0; --k) p.push_back({Op::reduce, k});
+  for (int k = buckets - 1; k >= 0; --k) {
+    p.push_back({Op::reduce, k});
+    p.push_back({Op::await_reduce, k});
+  }
   p.push_back({Op::agree});
   for (int k = 0; k < buckets; ++k) p.push_back({Op::update, k});
   for (int k = 0; k < buckets; ++k) p.push_back({Op::gather, k});

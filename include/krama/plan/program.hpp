@@ -10,20 +10,21 @@ namespace krama::plan {
 
 /// What one instruction of a training step does.
 enum class Op : std::uint8_t {
-  zero_grads,  ///< clear the flat gradients
-  feed,        ///< copy micro-batch `micro` into the input values
-  forward,     ///< block `index`
-  recompute,   ///< forward of block `index` again, for the sake of its stash
-  loss,        ///< loss and gradient of the output
-  backward,    ///< block `index`
-  reduce,      ///< sum bucket `index` over ranks, to its owners
-  agree,       ///< norm, non-finite values, loss and weight of the whole step, known to all
-  update,      ///< owners apply the optimizer to their pieces of bucket `index`
-  gather,      ///< owners give their pieces of bucket `index` to all
-  swap_out,    ///< begin to move what block `index` saved to the far tier
-  await_out,   ///< its memory may be used again
-  swap_in,     ///< begin to move it back, to its place for backward
-  await_in,    ///< it is there
+  zero_grads,    ///< clear the flat gradients
+  feed,          ///< copy micro-batch `micro` into the input values
+  forward,       ///< block `index`
+  recompute,     ///< forward of block `index` again, for the sake of its stash
+  loss,          ///< loss and gradient of the output
+  backward,      ///< block `index`
+  reduce,        ///< begin to sum bucket `index` over ranks, to its owners
+  await_reduce,  ///< the sums are there
+  agree,         ///< norm, non-finite values, loss and weight of the whole step, known to all
+  update,        ///< owners apply the optimizer to their pieces of bucket `index`
+  gather,        ///< owners give their pieces of bucket `index` to all
+  swap_out,      ///< begin to move what block `index` saved to the far tier
+  await_out,     ///< its memory may be used again
+  swap_in,       ///< begin to move it back, to its place for backward
+  await_in,      ///< it is there
 };
 
 /// Where an instruction does its work; one row of a trace.
@@ -58,6 +59,8 @@ constexpr std::string_view name_of(Op op) {
       return "backward";
     case Op::reduce:
       return "reduce";
+    case Op::await_reduce:
+      return "await_reduce";
     case Op::agree:
       return "agree";
     case Op::update:
@@ -81,6 +84,7 @@ constexpr Lane lane_of(Op op) {
     case Op::feed:
       return Lane::data;
     case Op::reduce:
+    case Op::await_reduce:
     case Op::agree:
     case Op::gather:
       return Lane::comm;

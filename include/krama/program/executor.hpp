@@ -17,6 +17,7 @@
 #include <krama/nn/losses/loss.hpp>
 #include <krama/optim/optimizer.hpp>
 #include <krama/plan/offload.hpp>
+#include <krama/plan/overlap.hpp>
 #include <krama/plan/plain.hpp>
 #include <krama/plan/recompute.hpp>
 #include <krama/program/owner_update.hpp>
@@ -32,9 +33,10 @@ struct ExecutorOptions {
   std::int64_t memory_budget = 0;  ///< bytes for values and stashes; 0: no limit
   double clip_norm = 0.0;          ///< global gradient norm at most this; 0: no clipping
   std::int64_t bucket_elements = 1 << 22;
-  std::vector<bool> recompute = {};        ///< blocks whose stash is made again; empty: none
-  plan::Offload offload = {};              ///< a memory plan instead; empty: everything is kept
-  SwapOptions swap = {};                   ///< where it swaps to
+  bool overlap = true;               ///< sums begin while backward goes on; the bits are the same
+  std::vector<bool> recompute = {};  ///< blocks whose stash is made again; empty: none
+  plan::Offload offload = {};        ///< a memory plan instead; empty: everything is kept
+  SwapOptions swap = {};             ///< where it swaps to
   std::vector<double> owner_weights = {};  ///< how parameters are shared out; empty: equally
   std::vector<std::int64_t> owner_bytes =
       {};  ///< of optimizer state that ranks can hold; empty: any
@@ -94,6 +96,9 @@ class Executor {
   /// The step of this rank with `micro_batches` micro-batches, as the options want it.
   [[nodiscard]] plan::Program step_program(int micro_batches) const {
     auto p = plan::plain_step(model_->block_count(), micro_batches, owner_.shard().bucket_count());
+    if (options_.overlap && comm_.size() > 1) {
+      p = plan::with_overlap(p, last_blocks(*model_, *store_, owner_.shard()));
+    }
     if (options_.recompute.empty()) return plan::with_offload(p, options_.offload);
     KRAMA_EXPECTS(options_.offload.what.empty(),
                   "give a memory plan or a list of blocks to recompute");
@@ -130,7 +135,7 @@ class Executor {
                    std::int64_t samples, const Feed& feed) {
     batch_ = {first_sample, samples, seed, number};
     lr_ = lr;
-    for (const auto& i : begin_step()) timed(i, [&] { attempt(i, feed); });
+    run(begin_step(), feed, [](plan::Op) { return true; });
     owner_.end_step();
     return owner_.outcome();
   }
@@ -182,10 +187,8 @@ class Executor {
   StepOutcome gradients_only(std::uint64_t seed, std::int64_t first_sample, std::int64_t samples,
                              const Feed& feed) {
     batch_ = {first_sample, samples, seed, 0};
-    for (const auto& i : begin_step()) {
-      if (i.op == plan::Op::update || i.op == plan::Op::gather) continue;
-      timed(i, [&] { attempt(i, feed); });
-    }
+    run(begin_step(), feed,
+        [](plan::Op op) { return op != plan::Op::update && op != plan::Op::gather; });
     return owner_.outcome();
   }
 
@@ -244,6 +247,16 @@ class Executor {
     my_seconds_ = since();
   }
 
+  /// The chosen instructions of a step. Messages under way get their turn after each.
+  template <class Chosen>
+  void run(const plan::Program& program, const Feed& feed, Chosen&& chosen) {
+    for (const auto& i : program) {
+      if (!chosen(i.op)) continue;
+      timed(i, [&] { attempt(i, feed); });
+      owner_.poll();
+    }
+  }
+
   template <class F>
   void timed(const plan::Instr& i, F&& f) {
     const double begin = trace_.now_us();
@@ -287,8 +300,11 @@ class Executor {
         values_.backward(i.index);
         break;
       case Op::reduce:
-        gradients_ready();
         owner_.reduce(i.index, agreement_.buffer_source);
+        break;
+      case Op::await_reduce:
+        gradients_ready();
+        owner_.await_reduce(i.index);
         break;
       case Op::agree:
         agree();

@@ -2,9 +2,11 @@
 // Copyright (c) the Krama authors
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <utility>
 #include <vector>
@@ -69,13 +71,28 @@ class OwnerUpdate {
     }
   }
 
-  /// Sums bucket k to its owners. Of a bucket of buffers the values of rank `buffer_source` are taken.
+  /// Begins to sum bucket k to its owners. Of a bucket of buffers the values of rank `buffer_source` are taken.
   void reduce(int k, int buffer_source) {
     if (shard_.holds_buffers(k) && comm_.rank() != buffer_source) {
       fill(exec_, bucket_of(store_->grads(), k), A{0});
     }
-    comm_.reduce_scatter(exec_, bucket_of(store_->grads(), k), shard_.partition(k),
-                         "gradients of bucket " + std::to_string(k));
+    // Few are under way at a time, the same number on every rank.
+    constexpr std::size_t most = 16;
+    if (sums_.size() == most) await_oldest();
+    sums_.emplace_back(
+        k, comm_.start_reduce_scatter(exec_, bucket_of(store_->grads(), k), shard_.partition(k),
+                                      "gradients of bucket " + std::to_string(k)));
+  }
+  /// Goes on with sums under way.
+  void poll() {
+    for (auto& [bucket, sum] : sums_) {
+      if (sum) sum->poll();
+    }
+  }
+  /// Waits until the sums of bucket k are there.
+  void await_reduce(int k) {
+    const auto is_k = [k](const auto& sum) { return sum.first == k; };
+    while (std::any_of(sums_.begin(), sums_.end(), is_k)) await_oldest();
   }
 
   /// The second agreement: what every rank must know before anybody updates.
@@ -151,6 +168,10 @@ class OwnerUpdate {
   void set_updates(std::int64_t n) { updates_ = n; }
 
  private:
+  void await_oldest() {
+    if (sums_.front().second) sums_.front().second->wait();
+    sums_.pop_front();
+  }
   [[nodiscard]] TensorRef<A, 1, M> bucket_of(TensorRef<A, 1, M> flat, int k) const {
     const auto& b = shard_.bucket(k);
     return {flat.data() + b.begin, {b.size()}};
@@ -166,6 +187,7 @@ class OwnerUpdate {
   Shard shard_;
   double clip_norm_;
   std::array<Tensor<A, 1, M>, Optimizer::states> states_;
+  std::deque<std::pair<int, Pending>> sums_;  ///< bucket and its sum under way, oldest first
   StepOutcome outcome_;
   double scale_ = 0;
   std::int64_t updates_ = 0;

@@ -2,6 +2,7 @@
 // Copyright (c) the Krama authors
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -10,6 +11,7 @@
 
 #include <krama/comm/partition.hpp>
 #include <krama/memory/param_store.hpp>
+#include <krama/nn/model.hpp>
 #include <krama/plan/buckets.hpp>
 #include <krama/plan/state_shares.hpp>
 
@@ -73,6 +75,27 @@ class Shard {
   int rank_ = 0;
   int parameter_buckets_ = 0;
 };
+
+/// For each bucket the last block of a backward pass that adds to it. Tied parameters are complete
+/// only after the first of the blocks that share them; buffers were proposed in forward.
+template <Device D, Scalar T>
+std::vector<int> last_blocks(const nn::Model<D, T>& model, const ParamStore<T, mem_of<D>>& store,
+                             const Shard& shard) {
+  std::vector<int> last(static_cast<std::size_t>(shard.bucket_count()),
+                        std::max(0, model.block_count() - 1));
+  for (int b = model.block_count() - 1; b >= 0; --b) {
+    const auto& block = model.block_at(b);
+    for (std::int64_t i = 0; i < block.param_count(); ++i) {
+      const Segment& s = store.segment_of(block.first_param() + i);
+      for (int k = 0; k < shard.bucket_count(); ++k) {
+        const bool inside =
+            s.offset < shard.bucket(k).end && s.offset + s.size > shard.bucket(k).begin;
+        if (inside) last[static_cast<std::size_t>(k)] = b;
+      }
+    }
+  }
+  return last;
+}
 
 /// Cuts a store into buckets of at least `bucket_elements`, buffers apart from parameters, and shares
 /// each out among the ranks by `weights` (empty: equally) as far as their `caps` allow (elements of

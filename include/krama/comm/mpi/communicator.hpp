@@ -23,6 +23,7 @@
 #include <krama/comm/mpi/channel.hpp>
 #include <krama/comm/mpi/control.hpp>
 #include <krama/comm/mpi/detail/make.hpp>
+#include <krama/comm/mpi/detail/started_reduce.hpp>
 #include <krama/comm/mpi/options.hpp>
 #include <krama/comm/mpi/reduce_scatter.hpp>
 
@@ -105,6 +106,11 @@ class MpiComm {
   void reduce_scatter(const E& exec, TensorRef<A, 1, M> buffer, const Partition& partition,
                       std::string_view what) {
     comm::detail::reduce_scatter(*state_, exec, buffer, partition, what);
+  }
+  template <ExecutionSpace E, Reducible A, MemorySpace M>
+  [[nodiscard]] Pending start_reduce_scatter(const E& exec, TensorRef<A, 1, M> buffer,
+                                             const Partition& partition, std::string_view what) {
+    return comm::detail::start_reduce_scatter(state_, exec, buffer, partition, what);
   }
   template <ExecutionSpace E, class T, MemorySpace M>
   void allgather(const E& exec, TensorRef<T, 1, M> buffer, const Partition& partition,

@@ -229,6 +229,9 @@ void fold(State& s, Call call, std::span<T> values, std::string_view what, Fold&
   }
 }
 
+/// Calls whose tags are sure to differ.
+inline constexpr std::uint64_t calls_apart = 64;
+
 /// Compares what the ranks are about to do with a tensor: on the first call with each name (or
 /// always, or never), before any data moves. Counts the call.
 /// \return the tag of the call's messages, made from its signature: calls that differ never match
@@ -249,14 +252,22 @@ inline int begin_call(State& s, const Signature& signature) {
       throw;
     }
   }
+  // Messages of calls that are under way together must not be taken for one another's.
+  KRAMA_EXPECTS(
+      s.under_way.empty() || s.calls - *s.under_way.begin() < calls_apart,
+      "{} \"{}\" on communicator \"{}\": an operation that was started {} calls ago has not "
+      "been waited for; wait for it first",
+      name_of(signature.call), signature.what, s.name, s.calls - *s.under_way.begin());
   const auto dtype = static_cast<std::uint8_t>(signature.dtype);
   h = hash_bytes(&dtype, sizeof(dtype), h);
   h = hash_bytes(&signature.count, sizeof(signature.count), h);
   h = hash_bytes(&signature.detail, sizeof(signature.detail), h);
   h = hash_bytes(&s.calls, sizeof(s.calls), h);
+  const auto number = static_cast<int>(s.calls % calls_apart);
   ++s.calls;
   ++s.traffic.calls;
-  return static_cast<int>((h ^ (h >> 32)) & 0x3fffU);  // MPI promises tags up to 32767
+  // MPI promises tags up to 32767, and one bit says up or down.
+  return number << 8 | static_cast<int>((h ^ (h >> 32)) & 0xffU);
 }
 
 }  // namespace krama::comm::detail

@@ -33,13 +33,20 @@ inline std::uint64_t hash_of(const MpiOptions& o, std::uint64_t h = hash_text("r
   return h;
 }
 
-/// Every rank's contribution to a piece goes to its owner, who adds them in rank order. In place.
+/// Compares what the ranks want where that is due, and numbers the call. \return its tag
+template <class A, MemorySpace M>
+int begin_reduce(State& s, TensorRef<A, 1, M> buffer, const Partition& partition,
+                 std::string_view what) {
+  check_partition(s, "reduce_scatter", buffer.size(), partition, what);
+  return begin_call(s, {Call::reduce_scatter, dtype_of<A>, buffer.size(),
+                        hash_of(s.options, hash_of(partition)), what});
+}
+
+/// Every rank's contribution to a piece goes to its owner, who finishes the sum. In place.
 template <ExecutionSpace E, class A, MemorySpace M>
 void reduce_scatter(State& s, const E& exec, TensorRef<A, 1, M> buffer, const Partition& partition,
                     std::string_view what) {
-  check_partition(s, "reduce_scatter", buffer.size(), partition, what);
-  const int tag = begin_call(s, {Call::reduce_scatter, dtype_of<A>, buffer.size(),
-                                 hash_of(s.options, hash_of(partition)), what});
+  const int tag = begin_reduce(s, buffer, partition, what);
   on_host(s, exec, buffer, what, s.size > 1, s.size > 1, [&](A* data) {
     s.guarded("reduce_scatter", what, [&] {
       Flow<A>(s, data, partition, tag, true, false).run(s.waiting("reduce_scatter", what));

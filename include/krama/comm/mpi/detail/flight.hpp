@@ -87,9 +87,10 @@ class Flight {
  public:
   static constexpr int no_rail = -1;  ///< of messages that no emulation delays
 
-  explicit Flight(Traffic& traffic) : traffic_(&traffic) {}
-
   [[nodiscard]] bool empty() const { return requests_.empty() && held_.empty(); }
+
+  /// Where its messages are counted; before the first.
+  void count_in(Traffic& traffic) { traffic_ = &traffic; }
 
   /// From now on messages that `rank` sends over a rail take as long as on `links` (null: as MPI
   /// takes).
@@ -128,9 +129,18 @@ class Flight {
     if (empty()) return;
     Patience patience;
     while (!poll(waiting)) {
+      if (links_ != nullptr) nap();
       patience.nothing_yet(waiting, [this](StallReport& report) { name_missing(report); });
     }
     for (const auto token : done_) done(token);
+  }
+
+  /// The same for what is complete now; false when nothing was.
+  template <class Done>
+  bool try_some(const Waiting& waiting, Done&& done) {
+    if (empty() || !poll(waiting)) return false;
+    for (const auto token : done_) done(token);
+    return true;
   }
 
   void wait_all(const Waiting& waiting) {
@@ -214,10 +224,7 @@ class Flight {
       }
     }
     check(code, "MPI_Testsome", waiting.rank);
-    if (completed == 0 || completed == MPI_UNDEFINED) {
-      if (links_ != nullptr) nap();
-      return false;
-    }
+    if (completed == 0 || completed == MPI_UNDEFINED) return false;
 
     done_.clear();
     for (int i = 0; i < completed; ++i) {
@@ -258,7 +265,7 @@ class Flight {
     std::sort(report.not_taken_by.begin(), report.not_taken_by.end());
   }
 
-  Traffic* traffic_;
+  Traffic* traffic_ = nullptr;
   std::shared_ptr<EmulatedLinks> links_;
   int rank_ = 0;
   std::vector<Held> held_;

@@ -31,18 +31,23 @@ template <class A>
 class Flow {
  public:
   /// `data`: the whole range. `A` matters only for sums; a gather moves bytes.
-  Flow(State& state, A* data, const Partition& partition, int tag, bool reduce, bool gather)
+  /// `window`: messages under way in each line; 0: as the options say.
+  Flow(State& state, A* data, const Partition& partition, int tag, bool reduce, bool gather,
+       int window = 0)
       : s_(state),
         data_(data),
         tag_(tag),
         reduce_(reduce),
         gather_(gather),
-        window_(std::max(1, state.options.chunks_in_flight)),
-        kept_(state.route(partition, chunk_of(state))),
+        window_(std::max(1, window > 0 ? window : state.options.chunks_in_flight)),
+        work_(state.workspaces.take()),
+        kept_(state.route(partition, chunk_of(state, window_))),
         route_(*kept_),
         peers_(route_.peers().size()),
         waiting_for_(route_.chunks().size()),
         sources_(static_cast<std::size_t>(route_.edge_count())) {
+    work_->flight.count_in(state.traffic);
+    work_->flight.emulate(state.options.emulated, state.rank);
     std::int64_t slots = 0;
     for (std::size_t p = 0; p < peers_.size(); ++p) {
       const Route::Peer& lines = route_.peers()[p];
@@ -60,13 +65,38 @@ class Flow {
       peer.slot_length = longest;
       slots += rows * longest;
     }
-    s_.scratch.at_least(static_cast<std::size_t>(slots) * sizeof(A));
+    work_->scratch.at_least(static_cast<std::size_t>(slots) * sizeof(A));
+  }
+
+  Flow(const Flow&) = delete;
+  Flow& operator=(const Flow&) = delete;
+  ~Flow() {
+    if (!work_->flight.empty()) {
+      work_->flight.abandon();  // nothing may touch the caller's memory from now on
+      s_.in_doubt = true;
+      if (s_.broken.empty()) s_.broken = "a transfer was given up while messages were on their way";
+      // MPI may still write what arrives late.
+      static_cast<void>(work_.release());
+      return;
+    }
+    s_.workspaces.give_back(std::move(work_));
   }
 
   void run(const Waiting& waiting) {
-    begin();
-    while (!s_.flight.empty()) {
-      s_.flight.wait_some(waiting, [this](std::int64_t token) { complete(token); });
+    start();
+    finish(waiting);
+  }
+  /// Sends what can be sent before anything arrives.
+  void start() { begin(); }
+  [[nodiscard]] bool done() const { return work_->flight.empty(); }
+  /// Goes on with what has arrived.
+  void poll(const Waiting& waiting) {
+    while (work_->flight.try_some(waiting, [this](std::int64_t token) { complete(token); })) {
+    }
+  }
+  void finish(const Waiting& waiting) {
+    while (!done()) {
+      work_->flight.wait_some(waiting, [this](std::int64_t token) { complete(token); });
     }
   }
 
@@ -85,14 +115,13 @@ class Flow {
     std::int64_t slot_length = 0;
   };
 
-  static std::int64_t chunk_of(const State& s) {
+  static std::int64_t chunk_of(const State& s, int window) {
     const auto size = static_cast<std::int64_t>(sizeof(A));
     const std::int64_t chunk =
         std::clamp<std::int64_t>(s.options.chunk_bytes / size, 1, s.options.max_count);
     // With many ranks the scratch for everybody's incoming chunks must not grow without bound.
     constexpr std::int64_t most_scratch = std::int64_t{32} * 1024 * 1024;
-    const std::int64_t slots =
-        std::int64_t{std::max(1, s.options.chunks_in_flight)} * std::max(1, s.size - 1);
+    const std::int64_t slots = std::int64_t{window} * std::max(1, s.size - 1);
     return std::max<std::int64_t>(1, std::min(chunk, most_scratch / (slots * size)));
   }
   static std::vector<std::int32_t> chunks_in(const Route::Line& line) {
@@ -172,8 +201,8 @@ class Flow {
     while (line.under_way < window_ && may_start(line)) {
       const std::int32_t m = line.next++;
       ++line.under_way;
-      s_.flight.send(s_.rail(m), data_ + message(route, m).begin, bytes(message(route, m)), p, tag,
-                     token(kind, p, m), s_.rail_number(m));
+      work_->flight.send(s_.rail(m), data_ + message(route, m).begin, bytes(message(route, m)), p,
+                         tag, token(kind, p, m), s_.rail_number(m));
     }
   }
   /// Receives sums into free slots.
@@ -182,8 +211,8 @@ class Flow {
     while (line.under_way < window_ && line.next < static_cast<std::int32_t>(line.left.size())) {
       const std::int32_t m = line.next++;
       ++line.under_way;
-      s_.flight.receive(s_.rail(m), slot(p, m), bytes(message(lines(p).up_from, m)), p, tag_,
-                        token(up_come, p, m));
+      work_->flight.receive(s_.rail(m), slot(p, m), bytes(message(lines(p).up_from, m)), p, tag_,
+                            token(up_come, p, m));
     }
   }
   void fetch(int p) {
@@ -191,12 +220,12 @@ class Flow {
     while (may_start(line)) {
       const std::int32_t m = line.next++;
       const auto& msg = message(lines(p).down_from, m);
-      s_.flight.receive(s_.rail(m), data_ + msg.begin, bytes(msg), p, tag_ | down_bit,
-                        token(down_come, p, m));
+      work_->flight.receive(s_.rail(m), data_ + msg.begin, bytes(msg), p, tag_ | down_bit,
+                            token(down_come, p, m));
     }
   }
   [[nodiscard]] A* slot(int p, std::int32_t m) {
-    return reinterpret_cast<A*>(s_.scratch.data()) + peer(p).slot +
+    return reinterpret_cast<A*>(work_->scratch.data()) + peer(p).slot +
            (m % window_) * peer(p).slot_length;
   }
 
@@ -276,6 +305,7 @@ class Flow {
   bool reduce_;
   bool gather_;
   int window_;
+  std::unique_ptr<Workspace> work_;
   std::shared_ptr<const Route> kept_;
   const Route& route_;
   std::vector<Peer> peers_;

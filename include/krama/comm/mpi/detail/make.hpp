@@ -59,7 +59,7 @@ inline std::shared_ptr<State> make_state(MPI_Comm original, std::string_view nam
                 s->size, options.form.name(), options.form.ranks());
   s->control = duplicate_of(original, *s);
   for (int r = 0; r < options.rails; ++r) s->rails.push_back(duplicate_of(original, *s));
-  s->flight.emulate(options.emulated, s->rank);
+  s->flight.count_in(s->traffic);
   return s;
 }
 

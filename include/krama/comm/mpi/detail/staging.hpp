@@ -2,8 +2,11 @@
 // Copyright (c) the Krama authors
 #pragma once
 
-#include <cstring>
-#include <type_traits>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <utility>
 
 #include <krama/comm/mpi/detail/state.hpp>
 #include <krama/kokkos_ext/seam.hpp>
@@ -28,31 +31,63 @@ bool is_staged(const State& s, std::string_view what) {
   }
 }
 
-/// Waits for the work in `exec`, hands `body` a pointer that the host may use, and, when staged,
-/// copies elements [begin, end) there before and back after as asked.
+/// A tensor whose bytes are on their way: waits for the work in `exec` and gives a pointer that the
+/// host may use, the tensor's own or, when staged, a copy's. `read`: the copy has the tensor's
+/// contents; `write`: they go back in `finish`. Its staging buffer is its own until it is destroyed.
+template <ExecutionSpace E, class T, MemorySpace M>
+class Transfer {
+ public:
+  Transfer(State& s, const E& exec, TensorRef<T, 1, M> buffer, std::string_view what, bool read,
+           bool write)
+      : s_(s), exec_(exec), buffer_(buffer), data_(buffer.data()), write_(write) {
+    if (is_staged<M>(s, what)) {
+      const auto bytes = static_cast<std::size_t>(buffer.size()) * sizeof(T);
+      staging_ = s.staging.take();
+      data_ = reinterpret_cast<T*>(staging_->at_least(bytes));
+      if (read) copy_counted(staged(), buffer_);
+    }
+    // Kernels may still be writing what the peers are about to read (or reading what they send).
+    kokkos_ext::fence(exec_, "krama::comm: before the transfer");
+  }
+  Transfer(const Transfer&) = delete;
+  Transfer& operator=(const Transfer&) = delete;
+  ~Transfer() {
+    if (staging_) s_.staging.give_back(std::move(staging_));
+  }
+
+  [[nodiscard]] T* data() const { return data_; }
+
+  void finish() {
+    if (!staging_ || !write_) return;
+    copy_counted(buffer_, staged());
+    kokkos_ext::fence(exec_, "krama::comm: after the transfer");
+  }
+
+ private:
+  [[nodiscard]] TensorRef<T, 1, Kokkos::HostSpace> staged() const {
+    return {data_, {buffer_.size()}};
+  }
+  template <class To, class From>
+  void copy_counted(const To& to, const From& from) {
+    copy(exec_, to, from);
+    s_.traffic.bytes_staged += buffer_.size() * static_cast<std::int64_t>(sizeof(T));
+  }
+
+  State& s_;
+  E exec_;
+  TensorRef<T, 1, M> buffer_;
+  T* data_;
+  bool write_;
+  std::unique_ptr<Buffer> staging_;
+};
+
+/// Hands `body` a pointer to the tensor's bytes that the host may use; see Transfer.
 template <ExecutionSpace E, class T, MemorySpace M, class Body>
 void on_host(State& s, const E& exec, TensorRef<T, 1, M> buffer, std::string_view what, bool read,
              bool write, Body&& body) {
-  if (!is_staged<M>(s, what)) {
-    // Kernels may still be writing what the peers are about to read (or reading what they send).
-    kokkos_ext::fence(exec, "krama::comm: before the transfer");
-    body(buffer.data());
-    return;
-  }
-  const auto bytes = static_cast<std::size_t>(buffer.size()) * sizeof(T);
-  auto* host = reinterpret_cast<T*>(s.staging.at_least(bytes));
-  const TensorRef<T, 1, Kokkos::HostSpace> staged(host, {buffer.size()});
-  if (read) {
-    copy(exec, staged, buffer);
-    s.traffic.bytes_staged += static_cast<std::int64_t>(bytes);
-  }
-  kokkos_ext::fence(exec, "krama::comm: before the transfer");
-  body(host);
-  if (write) {
-    copy(exec, buffer, staged);
-    s.traffic.bytes_staged += static_cast<std::int64_t>(bytes);
-    kokkos_ext::fence(exec, "krama::comm: after the transfer");
-  }
+  Transfer<E, T, M> transfer(s, exec, buffer, what, read, write);
+  body(transfer.data());
+  transfer.finish();
 }
 
 }  // namespace krama::comm::detail

@@ -44,6 +44,28 @@ class Buffer {
   std::size_t size_ = 0;
 };
 
+/// Things that are used one after the other, a few at a time, and keep their memory in between.
+template <class T>
+class Pool {
+ public:
+  std::unique_ptr<T> take() {
+    if (idle_.empty()) return std::make_unique<T>();
+    auto one = std::move(idle_.back());
+    idle_.pop_back();
+    return one;
+  }
+  void give_back(std::unique_ptr<T> one) { idle_.push_back(std::move(one)); }
+
+ private:
+  std::vector<std::unique_ptr<T>> idle_;
+};
+
+/// What one transfer of chunks needs for itself.
+struct Workspace {
+  Flight flight;   ///< its messages
+  Buffer scratch;  ///< incoming sums
+};
+
 /// What MpiComm's copies share. Control and bulk traffic have communicators of their own, all made up
 /// front, so that neither can ever match a message of the other.
 struct State {
@@ -55,12 +77,14 @@ struct State {
   int size = 1;
   bool yield = false;
   Traffic traffic;
-  Flight flight{traffic};
+  Flight flight;                       ///< of everything but chunks
   std::uint64_t calls = 0;             ///< operations on tensors so far: part of every signature
   std::set<std::uint64_t> names_seen;  ///< hashes of (operation, name) already compared
-  Buffer scratch;                      ///< incoming chunks of reductions
-  Buffer staging;                      ///< a tensor's bytes when the transport may not touch it
-  std::string broken;                  ///< why this communicator cannot be used any more
+  std::set<std::uint64_t> under_way;   ///< numbers of the calls that were started and not ended
+  Pool<Workspace> workspaces;
+  Pool<Buffer> staging;   ///< tensors' bytes where the transport may not touch them
+  bool in_doubt = false;  ///< a transfer ended before its messages did
+  std::string broken;     ///< why this communicator cannot be used any more
 
   State() = default;
   State(const State&) = delete;
@@ -117,7 +141,7 @@ struct State {
     try {
       std::forward<Operation>(body)();
     } catch (const std::exception& e) {
-      if (!flight.empty()) {
+      if (in_doubt || !flight.empty()) {
         flight.abandon();
         broken = e.what();
       }
