@@ -30,15 +30,17 @@ class Watchdog {
     thread_.join();
   }
 
-  void start(const std::string& what) { set(what, true); }
-  void stop() { set("", false); }
+  /// `grace`: seconds more than a test is given.
+  void start(const std::string& what, int grace = 0) { set(what, true, grace); }
+  void stop() { set("", false, 0); }
 
  private:
-  void set(const std::string& what, bool running) {
+  void set(const std::string& what, bool running, int grace) {
     {
       const std::lock_guard lock(mutex_);
       what_ = what;
       running_ = running;
+      grace_ = grace;
       ++turn_;
     }
     changed_.notify_one();
@@ -51,9 +53,10 @@ class Watchdog {
   }
 
   void watch() {
-    const int seconds = seconds_allowed();
+    const int allowed = seconds_allowed();
     std::unique_lock lock(mutex_);
     while (!ended_) {
+      const int seconds = allowed + grace_;
       const auto turn = turn_;
       const bool moved = changed_.wait_for(lock, std::chrono::seconds(seconds),
                                            [&] { return ended_ || turn_ != turn; });
@@ -70,6 +73,7 @@ class Watchdog {
   std::condition_variable changed_;
   std::string what_;
   bool running_ = false;
+  int grace_ = 0;
   bool ended_ = false;
   unsigned turn_ = 0;
   std::thread thread_;  // last: it uses the others
