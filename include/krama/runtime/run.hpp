@@ -5,12 +5,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -137,6 +139,8 @@ inline std::optional<std::vector<Outcome>> agree(World& ending, const Outcome& m
 
 inline void abort_job([[maybe_unused]] int code) {
 #if KRAMA_ENABLE_MPI
+  // mpiexec drops what it has not yet read from the ranks when it ends the job: give it a moment.
+  std::this_thread::sleep_for(std::chrono::milliseconds(250));
   MpiEnvironment::abort(code);
 #endif
   std::_Exit(code);
