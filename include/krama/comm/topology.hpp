@@ -12,6 +12,7 @@
 
 #include <krama/comm/communicator.hpp>
 #include <krama/comm/rank_facts.hpp>
+#include <krama/comm/transport.hpp>
 #include <krama/comm/watchdog.hpp>
 #include <krama/core/error.hpp>
 
@@ -148,12 +149,24 @@ inline std::string to_string(const Topology& t) {
   return text + fmt::format("; {} host{}", t.hosts(), t.hosts() == 1 ? "" : "s");
 }
 
+/// Refuses a job in which some rank's transport is one that is required and cannot be: better at the
+/// start, by all ranks with the same words, than in a collective by one.
+inline void check_transports(const Topology& topology) {
+  std::string text;
+  for (int r = 0; r < topology.ranks(); ++r) {
+    const std::string& transport = topology.facts(r).transport;
+    if (transport.find(transport_refusal) == std::string::npos) continue;
+    text += fmt::format("{}rank {}: {}", text.empty() ? "" : "; ", r, transport);
+  }
+  KRAMA_EXPECTS(text.empty(), "transports: {}", text);
+}
+
 /// Of the ranks of comm. `group` is the name of the group that this rank wants; empty: by vendor.
 /// Collective over comm, one control message; waits. Needs Kokkos.
 /// \throws Error, the same on every rank, when a rank's facts or its group's name make no sense.
 template <Communicator C>
 Topology make_topology(C& comm, std::string group = default_group()) {
-  const auto mine = to_text(facts_of_this_rank(comm.transport(), std::move(group)));
+  const auto mine = to_text(facts_of_this_rank(describe_transport(comm), std::move(group)));
   std::vector<RankFacts> facts;
   for (const auto& text : comm.gather_text(mine, "krama::comm::topology")) {
     facts.push_back(facts_from_text(text, facts.size()));

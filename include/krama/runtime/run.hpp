@@ -149,6 +149,7 @@ template <class F>
 int run_program(F& f, RunContext& context, World& ending) {
   Outcome mine;
   try {
+    check_transports(context.topology);
     mine.code = call(f, context);
     if (mine.code != 0) mine.code = std::clamp(std::abs(mine.code), 1, 255);
   } catch (...) {
