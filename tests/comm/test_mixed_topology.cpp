@@ -2,6 +2,7 @@
 // Copyright (c) the Krama authors
 //
 // Runs as one job of two executables, which stand for two vendors.
+#include <krama/comm/measure_links.hpp>
 #include <krama/comm/topology.hpp>
 
 #include "comm/comm_test.hpp"
@@ -26,6 +27,10 @@ TEST_CASE("mixed: two executables make two groups where they ask for it", "[comm
     CHECK(f.build.starts_with(t.group_name(t.group_of(r)) + " "));
     all += "\n" + to_text(f);
   }
+  const auto links = krama::measure_links(comm, t, {.seconds = 0.01});
+  CHECK_FALSE(links.link(0, 1) == krama::assumed_link);
+  CHECK_FALSE(links.link(1, 0) == krama::assumed_link);
+  all += "\n" + links.text() + describe(links, t);
   for (const auto& theirs : comm.gather_text(all, "topologies")) CHECK(theirs == all);
 
   // One vendor, and no name: one group.
