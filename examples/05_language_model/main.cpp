@@ -4,6 +4,7 @@
 // Trains a byte-level GPT on a text file, over all ranks of one MPI job. The ranks may be unlike:
 // mpiexec -n 1 ./language_model.v3 --data FILE : -n 1 ./language_model.native --data FILE
 
+#include <krama/comm/traffic_report.hpp>
 #include <krama/io/text.hpp>
 #include <krama/models/gpt.hpp>
 #include <krama/nn/losses/cross_entropy.hpp>
@@ -52,7 +53,7 @@ krama::optim::Schedule make_schedule(const example::Options& o) {
 }
 
 template <class T>
-int train_in(World& world, const example::Options& o) {
+int train_in(World& world, const krama::Topology& topology, const example::Options& o) {
   using D = DefaultDevice;
   const krama::exec_of<D> exec;
   const Corpus corpus = read_corpus(o);
@@ -145,6 +146,10 @@ int train_in(World& world, const example::Options& o) {
   train::save_checkpoint(exec, trainer, folder.checkpoint());
   validate();
   folder.write_trace(world, trainer.executor().trace());
+  // traffic begins
+  const auto traffic = krama::gather_traffic(trainer.comm(), topology);
+  progress.say(describe(traffic, topology));
+  // traffic ends
   if (speaks && o.generate > 0) {
     const std::string text = example::generate<T>(exec, trainer.executor(), o.context, o.prompt,
                                                   o.generate, o.temperature, o.seed);
@@ -163,8 +168,9 @@ int main(int argc, char** argv) {
     World& world = context.world;
     const auto options = example::parse_options(context.argc, context.argv, world.rank());
     if (!options) return 0;
-    if (options->precision == "f64") return train_in<double>(world, *options);
-    if (options->precision == "bf16") return train_in<krama::bf16>(world, *options);
-    return train_in<float>(world, *options);
+    const krama::Topology& topology = context.topology;
+    if (options->precision == "f64") return train_in<double>(world, topology, *options);
+    if (options->precision == "bf16") return train_in<krama::bf16>(world, topology, *options);
+    return train_in<float>(world, topology, *options);
   });
 }

@@ -89,20 +89,34 @@ TEST_CASE("guarded: operations give the host's bits", "[guarded]") {
   });
 }
 
-TEST_CASE("guarded: automatic transport stages, direct is refused", "[guarded]") {
+TEST_CASE("guarded: what cannot be direct is staged and said, or refused", "[guarded]") {
+  using Space = Guarded::memory_space;
   krama::MpiOptions options;
   options.watchdog_seconds = 60;
-  auto automatic = world().duplicate("automatic", options);
-  OnDevice<Guarded> a(values_of<float>(automatic.rank(), 100));
-  automatic.allreduce(a.exec, a.t.ref(), "allreduce");
-  CHECK(same_bits(a.values(), twice(sums_in_rank_order<float>(automatic.size(), 100))));
-  CHECK(automatic.traffic().bytes_staged == 800);
+  OnDevice<Guarded> a(values_of<float>(world().rank(), 100));
+  const auto sums = twice(sums_in_rank_order<float>(world().size(), 100));
+  for (const auto wanted : {krama::Transport::automatic, krama::Transport::direct}) {
+    options.transport = wanted;
+    auto comm = world().duplicate("staged", options);
+    OnDevice<Guarded> b(values_of<float>(comm.rank(), 100));
+    comm.allreduce(b.exec, b.t.ref(), "allreduce");
+    CHECK(same_bits(b.values(), sums));
+    CHECK(comm.traffic().bytes_staged == 800);
+    CHECK(krama::describe_transport<Space>(comm) ==
+          (wanted == krama::Transport::direct
+               ? "mpi, staged, not direct (GuardedSpace: the MPI library is not known to read it)"
+               : "mpi, staged"));
+    CHECK(comm.transport() == "mpi, direct");  // the host's memory
+  }
 
-  options.transport = krama::Transport::direct;
-  auto direct = world().duplicate("direct", options);
-  CHECK_THROWS_WITH(direct.allreduce(a.exec, a.t.ref(), "gradients"),
-                    ContainsSubstring("\"gradients\" lies in GuardedSpace") &&
-                        ContainsSubstring("must be staged or automatic, not direct"));
+  options.transport = krama::Transport::require_direct;
+  auto direct = world().duplicate("must", options);
+  CHECK_THAT(krama::describe_transport<Space>(direct),
+             ContainsSubstring("refused: require=direct in GuardedSpace: the MPI library"));
+  CHECK_THROWS_WITH(
+      direct.allreduce(a.exec, a.t.ref(), "gradients"),
+      ContainsSubstring("\"gradients\" lies in GuardedSpace: the MPI library is not") &&
+          ContainsSubstring("communicator \"must\" is require=direct"));
 }
 
 TEST_CASE("guarded: a device and a host train one model", "[guarded]") {

@@ -50,6 +50,15 @@ told = [line for line in told if "shares" in line]
 assert told and all(sum(line["shares"]) == 16 and line["reason"] for line in told), told
 PY
 
+# A group by name, staged: the same bits, and its bytes are told.
+KRAMA_QUIET=0 KRAMA_PROGRESS=plain KRAMA_GROUP=left KRAMA_TRANSPORT=staged train --steps 10 --shares 3:1 --out "$work/groups" ||
+  fail "staged, in a group by name: $(cat "$work/log")"
+cmp "$work/whole/checkpoint.safetensors" "$work/groups/checkpoint.safetensors" ||
+  fail "staging changed the bits"
+grep -q "left -> left: [0-9.]* MiB" "$work/log" || fail "no traffic told: $(cat "$work/log")"
+grep -q "left: [1-9][0-9.]* MiB through staging" "$work/log" || fail "no staging told: $(cat "$work/log")"
+grep -q " left .*mpi, staged" "$work/log" || fail "no group in the table: $(cat "$work/log")"
+
 for file in metrics.jsonl trace.json checkpoint.safetensors; do
   [ -s "$work/whole/$file" ] || fail "there is no $file"
 done

@@ -12,6 +12,7 @@
 
 #include <krama/comm/partition.hpp>
 #include <krama/comm/pending.hpp>
+#include <krama/comm/transport.hpp>
 #include <krama/core/concepts.hpp>
 #include <krama/tensor/tensor_ref.hpp>
 
@@ -47,25 +48,6 @@
 /// | `duplicate(name)`, `split(color, key, name)` | a new communicator; `split` with no colour gives none |
 /// | `channel(name)` | an ordered channel for send and receive (collective to make) |
 namespace krama {
-
-/// How bytes get from a tensor to the transport.
-enum class Transport : std::uint8_t {
-  automatic,  ///< direct where the host can read the memory, staged elsewhere
-  staged,     ///< always through a buffer of the communicator's own on the host
-  direct,     ///< the transport reads and writes the tensor's memory; refused where it cannot
-};
-
-constexpr std::string_view name_of(Transport t) {
-  switch (t) {
-    case Transport::automatic:
-      return "automatic";
-    case Transport::staged:
-      return "staged";
-    case Transport::direct:
-      return "direct";
-  }
-  return "?";
-}
 
 /// What has gone through one communicator on this rank since it was made.
 struct Traffic {

@@ -2,22 +2,18 @@
 // Copyright (c) the Krama authors
 #pragma once
 
-#include <unistd.h>
-
-#include <Kokkos_Core.hpp>
 #include <algorithm>
 #include <array>
-#include <map>
+#include <cstddef>
+#include <cstdint>
+#include <fmt/core.h>
 #include <set>
 #include <string>
 #include <vector>
 
-#include <krama/comm/communicator.hpp>
-#include <krama/comm/host.hpp>
+#include <krama/comm/rank_facts.hpp>
+#include <krama/comm/topology.hpp>
 #include <krama/comm/watchdog.hpp>
-#include <krama/core/error.hpp>
-#include <krama/core/join.hpp>
-#include <krama/runtime/build_info.hpp>
 
 namespace krama {
 
@@ -28,86 +24,72 @@ struct RankTable {
 };
 
 namespace detail {
-inline constexpr std::size_t rank_columns = 7;
+inline constexpr std::size_t rank_columns = 9;
 using RankRow = std::array<std::string, rank_columns>;
 
-inline std::vector<std::string> split_text(const std::string& text, char separator) {
-  std::vector<std::string> parts{""};
-  for (const char c : text) {
-    if (c == separator) {
-      parts.emplace_back();
-    } else {
-      parts.back() += c;
-    }
-  }
-  return parts;
+inline std::string memory_text(std::int64_t bytes) {
+  return bytes > 0 ? fmt::format("{:.0f} GiB", static_cast<double>(bytes) / 1073741824.0) : "?";
 }
 
-inline std::string memory_text() {
-  const double bytes =
-      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
-  return bytes > 0 ? fmt::format("{:.0f} GiB", bytes / (1024.0 * 1024.0 * 1024.0)) : "?";
-}
-}  // namespace detail
-
-/// Gathers a row from every rank. Collective over comm; waits. Needs Kokkos.
-template <Communicator C>
-RankTable make_rank_table(C& comm) {
-  const std::string mine = fmt::format(
-      "{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}", host_name(), build_name(),
-      Kokkos::DefaultExecutionSpace::name(), host_threads(), detail::memory_text(),
-      comm.transport(), join(allowed_cores(), ","), optimized_build ? "" : "unoptimised");
-  const auto rows = comm.gather_text(mine, "krama::runtime::rank_table");
-
-  RankTable table;
-  std::vector<detail::RankRow> cells{
-      {"rank", "host", "build", "back end", "threads", "memory", "transport"}};
-  struct Host {
-    int threads = 0;
-    std::set<std::string> cores;
-    std::vector<int> ranks;
-  };
-  std::map<std::string, Host> hosts;
-  std::vector<int> unoptimised;
-  for (std::size_t r = 0; r < rows.size(); ++r) {
-    const auto part = detail::split_text(rows[r], '\t');
-    KRAMA_EXPECTS(part.size() == 8, "rank table: rank {} sent \"{}\"", r, rows[r]);
-    cells.push_back({std::to_string(r), part[0], part[1], part[2], part[3], part[4], part[5]});
-    auto& host = hosts[part[0]];
-    host.threads += std::stoi(part[3]);
-    // Ranks may be bound to cores of their own, so a host's cores are those of any of its ranks.
-    for (const auto& core : detail::split_text(part[6], ',')) host.cores.insert(core);
-    host.ranks.push_back(static_cast<int>(r));
-    if (!part[7].empty()) unoptimised.push_back(static_cast<int>(r));
-  }
-
-  std::array<std::size_t, detail::rank_columns> widths{};
-  for (const auto& row : cells) {
+inline std::string lay_out(const std::vector<RankRow>& rows) {
+  std::array<std::size_t, rank_columns> widths{};
+  for (const auto& row : rows) {
     for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
   }
-  for (const auto& row : cells) {
+  std::string text;
+  for (const auto& row : rows) {
     std::string line;
     for (std::size_t c = 0; c < row.size(); ++c) {
       line += fmt::format("{:<{}}  ", row[c], widths[c]);
     }
     line.erase(line.find_last_not_of(' ') + 1);
-    table.text += line + "\n";
+    text += line + "\n";
   }
+  return text;
+}
 
-  if (!unoptimised.empty()) {
-    table.warnings.push_back(
-        fmt::format("{} run{} an unoptimised build; configure with -DCMAKE_BUILD_TYPE=Release",
-                    detail::list_ranks(unoptimised), unoptimised.size() == 1 ? "s" : ""));
+inline std::vector<std::string> rank_warnings(const Topology& topology) {
+  std::vector<std::string> warnings;
+  std::vector<int> unoptimised;
+  for (int r = 0; r < topology.ranks(); ++r) {
+    if (!topology.facts(r).optimized) unoptimised.push_back(r);
   }
-  for (const auto& [name, host] : hosts) {
-    if (host.threads > static_cast<int>(host.cores.size())) {
-      table.warnings.push_back(fmt::format(
+  if (!unoptimised.empty()) {
+    warnings.push_back(
+        fmt::format("{} run{} an unoptimised build; configure with -DCMAKE_BUILD_TYPE=Release",
+                    list_ranks(unoptimised), unoptimised.size() == 1 ? "s" : ""));
+  }
+  for (int h = 0; h < topology.hosts(); ++h) {
+    const auto& ranks = topology.on_host(h);
+    int threads = 0;
+    // Ranks may be bound to cores of their own, so a host's cores are those of any of its ranks.
+    std::set<std::string> cores;
+    for (const int r : ranks) {
+      threads += topology.facts(r).threads;
+      for (const auto& core : split_text(topology.facts(r).cores, ',')) cores.insert(core);
+    }
+    if (threads > static_cast<int>(cores.size())) {
+      warnings.push_back(fmt::format(
           "{} on {} compute with {} threads in all on {} cores; lower OMP_NUM_THREADS or the "
           "number of ranks",
-          detail::list_ranks(host.ranks), name, host.threads, host.cores.size()));
+          list_ranks(ranks), topology.facts(ranks.front()).host, threads, cores.size()));
     }
   }
-  return table;
+  return warnings;
+}
+}  // namespace detail
+
+/// The table of what the ranks said of themselves. Pure.
+inline RankTable make_rank_table(const Topology& topology) {
+  std::vector<detail::RankRow> rows{
+      {"rank", "host", "group", "build", "device", "back end", "threads", "memory", "transport"}};
+  for (int r = 0; r < topology.ranks(); ++r) {
+    const RankFacts& f = topology.facts(r);
+    rows.push_back({std::to_string(r), f.host, topology.group_name(topology.group_of(r)), f.build,
+                    f.architecture, f.back_end, std::to_string(f.threads),
+                    detail::memory_text(f.memory_bytes), f.transport});
+  }
+  return {detail::lay_out(rows), detail::rank_warnings(topology)};
 }
 
 }  // namespace krama

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include <krama/comm/host.hpp>
+#include <krama/comm/topology.hpp>
 #include <krama/comm/world.hpp>
 #include <krama/config.hpp>
 #include <krama/core/error.hpp>
@@ -40,6 +41,7 @@ struct RunContext {
   World world;
   int argc = 0;
   char** argv = nullptr;
+  Topology topology;  ///< of all ranks, agreed at the start
 };
 
 namespace runtime::detail {
@@ -95,9 +97,8 @@ int call(F& f, RunContext& context) {
   }
 }
 
-inline void print_table(World& world) {
-  const RankTable table = make_rank_table(world);
-  if (world.rank() != 0) return;
+inline void print_table(const Topology& topology) {
+  const RankTable table = make_rank_table(topology);
   std::fputs(table.text.c_str(), stdout);
   std::fflush(stdout);
   for (const auto& warning : table.warnings) {
@@ -152,6 +153,7 @@ template <class F>
 int run_program(F& f, RunContext& context, World& ending) {
   Outcome mine;
   try {
+    check_transports(context.topology);
     mine.code = call(f, context);
     if (mine.code != 0) mine.code = std::clamp(std::abs(mine.code), 1, 255);
   } catch (...) {
@@ -210,9 +212,10 @@ int run_job(int argc, char** argv, F& f, const RunOptions& options) {
 #endif
     std::optional<KokkosScope> kokkos;
     kokkos.emplace(argc, argv);
-    RunContext context{make_world(), argc, argv};
+    World world = make_world();
+    RunContext context{world, argc, argv, make_topology(world)};
     World ending = context.world.duplicate("krama::run");
-    if (options.print_table && !is_quiet()) print_table(context.world);
+    if (options.print_table && !is_quiet() && world.rank() == 0) print_table(context.topology);
     code = run_program(f, context, ending);
     kokkos.reset();  // communicators hold no memory of Kokkos and may outlive it
     if (code == 0) last_word(ending);

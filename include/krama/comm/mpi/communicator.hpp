@@ -58,9 +58,11 @@ class MpiComm {
   [[nodiscard]] const MpiOptions& options() const { return state_->options; }
   /// Waiting gives the core away between polls.
   [[nodiscard]] bool yields() const { return state_->yield; }
-  /// How tensors in memory that the host can read travel; other memory is always staged.
+  /// What was asked for; `describe_transport<M>(comm)` tells what it comes to in memory space M.
+  [[nodiscard]] Transport transport_wanted() const { return state_->options.transport; }
+  /// How tensors in the host's memory travel.
   [[nodiscard]] std::string transport() const {
-    return state_->options.transport == Transport::staged ? "mpi, staged" : "mpi, direct";
+    return describe_transport<Kokkos::HostSpace>(*this);
   }
 
   /// Changes, for this communicator on this rank, how long a wait may stall and what happens then.

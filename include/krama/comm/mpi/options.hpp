@@ -13,6 +13,7 @@
 #include <krama/comm/communicator.hpp>
 #include <krama/comm/emulated_links.hpp>
 #include <krama/comm/form.hpp>
+#include <krama/comm/transport.hpp>
 #include <krama/comm/watchdog.hpp>
 #include <krama/core/error.hpp>
 
@@ -24,17 +25,8 @@ enum class CallCheck : std::uint8_t { first_of_each_name, always, never };
 /// Whether a waiting rank gives its core away between polls.
 enum class Yield : std::uint8_t { when_oversubscribed, always, never };
 
-/// KRAMA_TRANSPORT: automatic (or unset), staged or direct.
-inline Transport default_transport() {
-  const char* value = std::getenv("KRAMA_TRANSPORT");
-  const std::string_view text = value == nullptr ? "" : value;
-  if (text.empty() || text == "automatic") return Transport::automatic;
-  if (text == "staged") return Transport::staged;
-  if (text == "direct") return Transport::direct;
-  throw Error(fmt::format("KRAMA_TRANSPORT is \"{}\"; wanted automatic, staged or direct", text));
-}
-
-/// How an MpiComm works. All ranks use the same values, but for the watchdog's.
+/// How an MpiComm works. All ranks use the same values, but for the transport
+/// and the watchdog's.
 struct MpiOptions {
   Transport transport = default_transport();
   /// Longest single message, in elements of what is sent; longer ones are cut. MPI counts are int.

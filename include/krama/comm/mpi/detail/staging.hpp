@@ -14,21 +14,15 @@
 
 namespace krama::comm::detail {
 
-template <MemorySpace M>
-inline constexpr bool host_can_read = Kokkos::SpaceAccessibility<Kokkos::HostSpace, M>::accessible;
-
 /// Whether the tensor's bytes go through a buffer of the communicator's own.
 template <MemorySpace M>
 bool is_staged(const State& s, std::string_view what) {
-  if constexpr (host_can_read<M>) {
-    return s.options.transport == Transport::staged;
-  } else {
-    KRAMA_EXPECTS(s.options.transport != Transport::direct,
-                  "\"{}\" lies in {}, which MPI is not known to read: the transport must be "
-                  "staged or automatic, not direct",
-                  what, M::name());
-    return true;
-  }
+  const TransportChoice choice = choose_transport<M>(s.options.transport);
+  KRAMA_EXPECTS(!choice.refused,
+                "\"{}\" lies in {}: {}; the transport of communicator \"{}\" is {}, wanted "
+                "automatic, staged or direct",
+                what, M::name(), choice.reason, s.name, name_of(s.options.transport));
+  return choice.staged;
 }
 
 /// A tensor whose bytes are on their way: waits for the work in `exec` and gives a pointer that the

@@ -41,6 +41,19 @@ inline std::string instruction_set() {
 #endif
 }
 
+/// The processor family that this executable was compiled for.
+inline std::string processor_family() {
+#if defined(__x86_64__)
+  return "x86-64";
+#elif defined(__aarch64__)
+  return "arm64";
+#elif defined(__powerpc64__)
+  return "ppc64";
+#else
+  return "unknown processor";
+#endif
+}
+
 /// False when this executable was compiled without optimisation: training would crawl.
 inline constexpr bool optimized_build =
 #if defined(__OPTIMIZE__)
