@@ -28,6 +28,11 @@ struct Init {
   static Init kaiming_uniform(std::int64_t fan_in, double gain = 1.4142135623730951);
   /// Uniform with variance 2 / (fan_in + fan_out) (Glorot and Bengio 2010).
   static Init xavier_uniform(std::int64_t fan_in, std::int64_t fan_out);
+
+  /// `other` where nothing was chosen, which is how zeros read: a layer's way to its own default.
+  [[nodiscard]] Init or_else(const Init& other) const {
+    return kind == Kind::constant && scale == 0.0 ? other : *this;
+  }
 };
 
 struct ParamOptions {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <krama/models/detail/plain_conv.hpp>
+#include <krama/models/detail/residual_stages.hpp>
 #include <krama/nn/chain.hpp>
 #include <krama/nn/layers/batch_norm.hpp>
 #include <krama/nn/layers/dropout.hpp>
@@ -62,14 +62,14 @@ inline auto preact_bottleneck(std::int64_t in, std::int64_t width, std::int64_t 
 
 /// One block. Where it keeps the shape it is one block of the model, the unit of recomputation.
 template <Device D, class T, class Branch>
-nn::ValueId preact_block(nn::Model<D, T>& m, const std::string& name, Branch branch, bool keeps,
-                         const nn::Conv2d& shortcut, nn::ValueId x) {
+nn::ValueId preact_block(nn::Model<D, T>& m, const ResidualPlace& p, Branch branch, nn::ValueId x) {
   using namespace nn;
-  const auto start = chain(named("norm", BatchNorm{.channels = shortcut.in_channels}), Relu{});
-  if (keeps) return m.block(name, residual(named("start", start), named("branch", branch)), x);
-  x = m.block(name + ".start", start, x);
-  const ValueId f = m.block(name + ".branch", std::move(branch), x);
-  return m.add(name + ".sum", {f, m.block(name + ".shortcut", chain(named("conv", shortcut)), x)});
+  const auto start = chain(named("norm", BatchNorm{.channels = p.in}), Relu{});
+  if (p.keeps) return m.block(p.name, residual(named("start", start), named("branch", branch)), x);
+  x = m.block(p.name + ".start", start, x);
+  const ValueId f = m.block(p.name + ".branch", std::move(branch), x);
+  const auto shortcut = chain(named("conv", p.shortcut));
+  return m.add(p.name + ".sum", {f, m.block(p.name + ".shortcut", shortcut, x)});
 }
 
 }  // namespace detail
@@ -86,26 +86,18 @@ nn::Model<D, T> preact_resnet(const PreactResnetConfig& c) {
   Model<D, T> m;
   ValueId x = m.input("images", {c.image, c.image, c.channels});
   x = m.block("stem", chain(named("conv", plain_conv(c.channels, c.stem, 3))), x);
-  std::int64_t in = c.stem;
-  for (std::size_t s = 0; s < c.widths.size(); ++s) {
-    const std::int64_t width = c.widths[s];
-    const std::int64_t out = c.bottleneck ? 4 * width : width;
-    for (std::int64_t i = 0; i < c.blocks; ++i) {
-      const std::string name = "stages." + std::to_string(s) + "." + std::to_string(i);
-      const std::int64_t stride = s > 0 && i == 0 ? 2 : 1;
-      const bool keeps = stride == 1 && in == out;
-      const Conv2d shortcut = plain_conv(in, out, 1, stride);
-      x = c.bottleneck
-              ? detail::preact_block(m, name, detail::preact_bottleneck(in, width, stride), keeps,
-                                     shortcut, x)
-              : detail::preact_block(m, name, detail::preact_basic(in, width, stride, c.dropout),
-                                     keeps, shortcut, x);
-      in = out;
-    }
-  }
-  const Linear head{.in_features = in, .out_features = c.classes};
+  const std::int64_t features = detail::residual_stages(
+      c.stem, c.widths.size(), c.bottleneck ? 4 : 1, [&](std::size_t s) { return c.widths[s]; },
+      [&](std::size_t) { return c.blocks; },
+      [&](const detail::ResidualPlace& p) {
+        x = c.bottleneck
+                ? detail::preact_block(m, p, detail::preact_bottleneck(p.in, p.width, p.stride), x)
+                : detail::preact_block(m, p,
+                                       detail::preact_basic(p.in, p.width, p.stride, c.dropout), x);
+      });
+  const Linear head{.in_features = features, .out_features = c.classes};
   m.output(m.block("head",
-                   chain(named("norm", BatchNorm{.channels = in}), Relu{}, GlobalAvgPool2d{},
+                   chain(named("norm", BatchNorm{.channels = features}), Relu{}, GlobalAvgPool2d{},
                          named("linear", head)),
                    x));
   return m;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <krama/models/detail/plain_conv.hpp>
+#include <krama/models/detail/residual_stages.hpp>
 #include <krama/nn/chain.hpp>
 #include <krama/nn/layers/batch_norm.hpp>
 #include <krama/nn/layers/global_avg_pool2d.hpp>
@@ -60,17 +60,16 @@ inline auto bottleneck_branch(std::int64_t in, std::int64_t width, std::int64_t 
 
 /// One block. Where it keeps the shape it is one block of the model, the unit of recomputation.
 template <Device D, class T, class Branch>
-nn::ValueId resnet_block(nn::Model<D, T>& m, const std::string& name, Branch branch, bool keeps,
-                         nn::Conv2d shortcut, nn::ValueId x) {
+nn::ValueId resnet_block(nn::Model<D, T>& m, const ResidualPlace& p, Branch branch, nn::ValueId x) {
   using namespace nn;
-  if (keeps) {
-    return m.block(name, chain(named("branch", residual(std::move(branch))), Relu{}), x);
+  if (p.keeps) {
+    return m.block(p.name, chain(named("branch", residual(std::move(branch))), Relu{}), x);
   }
-  const BatchNorm norm{.channels = shortcut.out_channels};
-  const ValueId f = m.block(name + ".branch", std::move(branch), x);
+  const BatchNorm norm{.channels = p.shortcut.out_channels};
+  const ValueId f = m.block(p.name + ".branch", std::move(branch), x);
   const ValueId s =
-      m.block(name + ".shortcut", chain(named("conv", shortcut), named("norm", norm)), x);
-  return m.block(name + ".relu", Relu{}, m.add(name + ".sum", {f, s}));
+      m.block(p.name + ".shortcut", chain(named("conv", p.shortcut), named("norm", norm)), x);
+  return m.block(p.name + ".relu", Relu{}, m.add(p.name + ".sum", {f, s}));
 }
 
 }  // namespace detail
@@ -89,23 +88,15 @@ nn::Model<D, T> resnet(const ResnetConfig& c) {
                     named("norm", BatchNorm{.channels = c.width}), Relu{},
                     MaxPool2d{.kernel = 3, .stride = 2, .padding = 1}),
               x);
-  std::int64_t in = c.width;
-  for (std::size_t s = 0; s < c.stages.size(); ++s) {
-    const std::int64_t width = c.width << s;
-    const std::int64_t out = c.bottleneck ? 4 * width : width;
-    for (std::int64_t i = 0; i < c.stages[s]; ++i) {
-      const std::string name = "stages." + std::to_string(s) + "." + std::to_string(i);
-      const std::int64_t stride = s > 0 && i == 0 ? 2 : 1;
-      const bool keeps = stride == 1 && in == out;
-      const Conv2d shortcut = plain_conv(in, out, 1, stride);
-      x = c.bottleneck ? detail::resnet_block(m, name, detail::bottleneck_branch(in, width, stride),
-                                              keeps, shortcut, x)
-                       : detail::resnet_block(m, name, detail::basic_branch(in, width, stride),
-                                              keeps, shortcut, x);
-      in = out;
-    }
-  }
-  const Linear head{.in_features = in, .out_features = c.classes};
+  const std::int64_t features = detail::residual_stages(
+      c.width, c.stages.size(), c.bottleneck ? 4 : 1, [&](std::size_t s) { return c.width << s; },
+      [&](std::size_t s) { return c.stages[s]; },
+      [&](const detail::ResidualPlace& p) {
+        x = c.bottleneck
+                ? detail::resnet_block(m, p, detail::bottleneck_branch(p.in, p.width, p.stride), x)
+                : detail::resnet_block(m, p, detail::basic_branch(p.in, p.width, p.stride), x);
+      });
+  const Linear head{.in_features = features, .out_features = c.classes};
   m.output(m.block("head", chain(GlobalAvgPool2d{}, named("linear", head)), x));
   return m;
 }

@@ -2,10 +2,9 @@
 // Copyright (c) the Krama authors
 #pragma once
 
-#include <cmath>
-
 #include <krama/kernels/column_sums.hpp>
 #include <krama/kernels/conv.hpp>
+#include <krama/nn/detail/conv_parts.hpp>
 #include <krama/nn/layer.hpp>
 
 namespace krama::nn {
@@ -42,14 +41,8 @@ struct Conv2d {
     return {in[0], s.window.out_h, s.window.out_w, out_channels};
   }
   void params(ParamSpec& spec) const {
-    check();
-    const bool given = init.kind != Init::Kind::constant || init.scale != 0.0;
-    const std::int64_t depth =
-        checked_product(checked_product(kernel.h, kernel.w), in_channels / groups);
-    const double bound = 1.0 / std::sqrt(static_cast<double>(depth));
-    spec("weight", {out_channels, kernel.h, kernel.w, in_channels / groups},
-         given ? init : Init::uniform(bound), {.decay = true});
-    if (bias) spec("bias", {out_channels}, Init::zeros(), {.decay = false});
+    detail::check_conv(*this);
+    detail::conv_params(*this, spec, {out_channels, kernel.h, kernel.w, in_channels / groups});
   }
   template <Device D, class T>
   void scratch(ScratchSpec& spec, const Shape& in) const {
@@ -75,11 +68,7 @@ struct Conv2d {
       kernels::conv_weight_grad(ctx.exec(), s, saved.x, dy, dw.data(), work);
     }
     if (bias) {
-      if (auto db = ctx.template grad<1>(1); !db.null()) {
-        const Ref<const T, 2, D> rows(dy.data(), {s.window.places(), out_channels});
-        kernels::column_sums(ctx.exec(), "krama::nn::conv2d::bias_grad", rows, db.data(),
-                             ctx.template scratch<accum_t<T>>(1));
-      }
+      detail::conv_bias_grad(ctx, "krama::nn::conv2d::bias_grad", dy, s.window.places());
     }
     if (!dx.null()) {
       kernels::conv_input_grad(ctx.exec(), s, dy, ctx.template param<4>(0),
@@ -89,7 +78,7 @@ struct Conv2d {
 
   /// Sizes for an input of shape `in`. \throws Error where the layer and the shape do not fit.
   [[nodiscard]] kernels::ConvSizes sizes(const Shape& in) const {
-    check();
+    detail::check_conv(*this);
     KRAMA_EXPECTS(in.rank() == 4 && in[-1] == in_channels,
                   "conv2d: wanted an input (images, height, width, {}), found {}; channels come "
                   "last and must be in_channels",
@@ -109,23 +98,6 @@ struct Conv2d {
         dilation.h * (kernel.h - 1) + 1, dilation.w * (kernel.w - 1) + 1, in[1], in[2], padding.h,
         padding.w);
     return s;
-  }
-
- private:
-  void check() const {
-    KRAMA_EXPECTS(in_channels > 0 && out_channels > 0,
-                  "conv2d: channels must be positive, found {} -> {}", in_channels, out_channels);
-    KRAMA_EXPECTS(
-        groups > 0 && in_channels % groups == 0 && out_channels % groups == 0,
-        "conv2d: wanted groups that divide both channel counts, found {} groups for {} -> "
-        "{} channels",
-        groups, in_channels, out_channels);
-    KRAMA_EXPECTS(kernel.h > 0 && kernel.w > 0 && stride.h > 0 && stride.w > 0 && dilation.h > 0 &&
-                      dilation.w > 0 && padding.h >= 0 && padding.w >= 0,
-                  "conv2d: kernel, stride and dilation must be positive and padding not negative, "
-                  "found {} x {}, {} x {}, {} x {} and {} x {}",
-                  kernel.h, kernel.w, stride.h, stride.w, dilation.h, dilation.w, padding.h,
-                  padding.w);
   }
 };
 

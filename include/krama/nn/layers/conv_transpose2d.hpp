@@ -2,10 +2,9 @@
 // Copyright (c) the Krama authors
 #pragma once
 
-#include <cmath>
-
 #include <krama/kernels/column_sums.hpp>
 #include <krama/kernels/conv.hpp>
+#include <krama/nn/detail/conv_parts.hpp>
 #include <krama/nn/layer.hpp>
 
 namespace krama::nn {
@@ -45,11 +44,7 @@ struct ConvTranspose2d {
   }
   void params(ParamSpec& spec) const {
     check();
-    const bool given = init.kind != Init::Kind::constant || init.scale != 0.0;
-    const Shape weight{in_channels, kernel.h, kernel.w, out_channels / groups};
-    const double bound = 1.0 / std::sqrt(static_cast<double>(weight.size() / in_channels));
-    spec("weight", weight, given ? init : Init::uniform(bound), {.decay = true});
-    if (bias) spec("bias", {out_channels}, Init::zeros(), {.decay = false});
+    detail::conv_params(*this, spec, {in_channels, kernel.h, kernel.w, out_channels / groups});
   }
   template <Device D, class T>
   void scratch(ScratchSpec& spec, const Shape& in) const {
@@ -76,11 +71,8 @@ struct ConvTranspose2d {
       kernels::conv_weight_grad(ctx.exec(), s, dy, saved.x, dw.data(), work);
     }
     if (bias) {
-      if (auto db = ctx.template grad<1>(1); !db.null()) {
-        const Ref<const T, 2, D> rows(dy.data(), {s.window.in_pixels(), out_channels});
-        kernels::column_sums(ctx.exec(), "krama::nn::conv_transpose2d::bias_grad", rows, db.data(),
-                             ctx.template scratch<accum_t<T>>(1));
-      }
+      detail::conv_bias_grad(ctx, "krama::nn::conv_transpose2d::bias_grad", dy,
+                             s.window.in_pixels());
     }
     if (!dx.null()) {
       kernels::conv_forward(ctx.exec(), s, dy, ctx.template param<4>(0),
@@ -115,20 +107,7 @@ struct ConvTranspose2d {
     return checked_product(in - 1, stride) - 2 * padding + dilation * (kernel - 1) + behind + 1;
   }
   void check() const {
-    KRAMA_EXPECTS(in_channels > 0 && out_channels > 0,
-                  "conv_transpose2d: channels must be positive, found {} -> {}", in_channels,
-                  out_channels);
-    KRAMA_EXPECTS(
-        groups > 0 && in_channels % groups == 0 && out_channels % groups == 0,
-        "conv_transpose2d: wanted groups that divide both channel counts, found {} groups "
-        "for {} -> {} channels",
-        groups, in_channels, out_channels);
-    KRAMA_EXPECTS(kernel.h > 0 && kernel.w > 0 && stride.h > 0 && stride.w > 0 && dilation.h > 0 &&
-                      dilation.w > 0 && padding.h >= 0 && padding.w >= 0,
-                  "conv_transpose2d: kernel, stride and dilation must be positive and padding not "
-                  "negative, found {} x {}, {} x {}, {} x {} and {} x {}",
-                  kernel.h, kernel.w, stride.h, stride.w, dilation.h, dilation.w, padding.h,
-                  padding.w);
+    detail::check_conv(*this);
     // At a stride or more the convolution back would have another place.
     KRAMA_EXPECTS(
         output_padding.h >= 0 && output_padding.w >= 0 && output_padding.h < stride.h &&

@@ -34,9 +34,8 @@ struct Linear {
   void params(ParamSpec& spec) const {
     KRAMA_EXPECTS(in_features > 0 && out_features > 0,
                   "linear: features must be positive, found {} -> {}", in_features, out_features);
-    const bool given = init.kind != Init::Kind::constant || init.scale != 0.0;
     const double bound = 1.0 / std::sqrt(static_cast<double>(in_features));
-    spec("weight", {out_features, in_features}, given ? init : Init::uniform(bound),
+    spec("weight", {out_features, in_features}, init.or_else(Init::uniform(bound)),
          {.decay = true, .tie = tie});
     if (bias) spec("bias", {out_features}, Init::zeros(), {.decay = false});
   }
