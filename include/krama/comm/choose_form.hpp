@@ -47,7 +47,7 @@ inline double predicted_seconds(const Form& form, const FormJob& job) {
           if (at != r) continue;
           const auto busy = [&](int from, int to, const Link& link) {
             port[static_cast<std::size_t>(from) * groups + static_cast<std::size_t>(group(to))] +=
-                link.seconds(bytes) - link.latency_seconds + job.message_seconds;
+                link.transfer_seconds(bytes) + job.message_seconds;
           };
           busy(at, above, up);
           busy(above, at, down);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -20,9 +21,8 @@
 ///
 /// Ranks of one job may run on unlike hardware with unlike executables, so a communicator moves
 /// bytes and Krama does the arithmetic: each element of a sum is finished by exactly one rank (its
-/// owner, see Partition) in the order of a Form, by default rank order, ((r0 + r1) + r2) + …, and then
-/// copied as bytes. All ranks
-/// therefore hold the same bits afterwards, whatever their rounding.
+/// owner, see Partition) in the order of a Form, by default rank order, ((r0 + r1) + r2) + …, and
+/// then copied as bytes. All ranks therefore hold the same bits afterwards, whatever their rounding.
 ///
 /// Rules of all operations, unless an operation says otherwise:
 /// - *collective over comm*: every rank calls it, in the same order, with the same element type,
@@ -58,6 +58,15 @@ struct Traffic {
   std::int64_t bytes_received = 0;
   std::vector<std::int64_t> bytes_to = {};  ///< of those sent, by receiver; may be shorter
   std::int64_t bytes_staged = 0;  ///< copied between tensors and staging buffers, both ways
+
+  /// Counts one message.
+  void sent(int to, std::int64_t bytes) {
+    messages_sent += 1;
+    bytes_sent += bytes;
+    const auto receiver = static_cast<std::size_t>(to);
+    if (bytes_to.size() <= receiver) bytes_to.resize(receiver + 1);
+    bytes_to[receiver] += bytes;
+  }
 };
 
 /// Element types that can be summed across ranks.

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include <krama/comm/links.hpp>
 #include <krama/core/random.hpp>
 
 namespace krama {
@@ -24,26 +25,23 @@ class EmulatedLinks {
  public:
   using Clock = std::chrono::steady_clock;
 
-  struct Link {
-    double latency_seconds = 0;
-    double bytes_per_second = 0;  ///< 0: no limit
-    int port = 0;                 ///< links of a rank with the same number share their bandwidth
+  struct Wire {
+    Link link;
+    int port = 0;  ///< wires of a rank with the same number share their bandwidth
   };
 
-  /// `link_of(from, to)`: the link between two ranks. `jitter`: each message's latency is longer by
+  /// `wire_of(from, to)`: what leads from one rank to another. `jitter`: each message's latency is longer by
   /// up to this part of it, drawn from `seed`.
-  explicit EmulatedLinks(std::function<Link(int from, int to)> link_of, double jitter = 0,
+  explicit EmulatedLinks(std::function<Wire(int from, int to)> wire_of, double jitter = 0,
                          std::uint64_t seed = 0)
-      : link_of_(std::move(link_of)), jitter_(jitter), seed_(seed) {}
+      : wire_of_(std::move(wire_of)), jitter_(jitter), seed_(seed) {}
 
   /// When a message of `bytes` that is sent now arrives; the port is taken until its last byte has
   /// left. Messages of one pair and rail arrive in the order sent.
   Clock::time_point arrival(int from, int to, int rail, std::int64_t bytes) {
-    const Link link = link_of_(from, to);
-    auto& free = port_free_[{link.port, rail}];
-    double seconds = 0;
-    if (link.bytes_per_second > 0) seconds = static_cast<double>(bytes) / link.bytes_per_second;
-    free = std::max(free, Clock::now()) + duration(seconds);
+    const auto [link, port] = wire_of_(from, to);
+    auto& free = port_free_[{port, rail}];
+    free = std::max(free, Clock::now()) + duration(link.transfer_seconds(bytes));
     const double drawn = jitter_ > 0 ? jitter_ * uniform(RandomKey{seed_, 0, 0}, drawn_++) : 0;
     auto& last = last_arrival_[{from, to, rail}];
     last = std::max(last, free + duration(link.latency_seconds * (1 + drawn)));
@@ -55,7 +53,7 @@ class EmulatedLinks {
     return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   }
 
-  std::function<Link(int, int)> link_of_;
+  std::function<Wire(int, int)> wire_of_;
   double jitter_;
   std::uint64_t seed_;
   std::uint64_t drawn_ = 0;

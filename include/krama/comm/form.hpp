@@ -76,7 +76,7 @@ struct ReductionTree {
 /// | form | messages a rank sends to reduce | sums in a row | crosses a border between two groups |
 /// |---|---|---|---|
 /// | star | n - 1 | 1 | n/2 times the data |
-/// | ring | n - 1, all to one neighbour | n - 1 | twice the data |
+/// | ring | n - 1, all to one neighbour | n - 1 | less than twice the data |
 /// | halving | log2 n | log2 n | depends on the order of ranks |
 /// | hierarchical | n - 1, few of them across | 2 | once: the least possible |
 ///

@@ -22,8 +22,13 @@ struct Link {
   double latency_seconds = 0;
   double bytes_per_second = 1;
 
+  /// For which the bytes keep the sender's port busy.
+  [[nodiscard]] double transfer_seconds(std::int64_t bytes) const {
+    return static_cast<double>(bytes) / bytes_per_second;
+  }
+  /// Until the last byte is there.
   [[nodiscard]] double seconds(std::int64_t bytes) const {
-    return latency_seconds + static_cast<double>(bytes) / bytes_per_second;
+    return latency_seconds + transfer_seconds(bytes);
   }
   friend bool operator==(const Link&, const Link&) = default;
 };

@@ -63,7 +63,8 @@ TrafficReport gather_traffic(C& comm, const Topology& topology) {
   return report;
 }
 
-/// A line for each pair of groups between which there are two ranks, and what was copied through staging buffers.
+/// A line for each pair of groups between which there are two ranks, and what was copied through
+/// staging buffers.
 inline std::string describe(const TrafficReport& report, const Topology& topology) {
   const auto mib = [](std::int64_t bytes) {
     return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / 1048576.0);

@@ -78,6 +78,7 @@ class Executor {
                make_shard(store, options.bucket_elements, options.owner_weights,
                           owner_caps(options), comm_.rank(), comm_.size()),
                options.clip_norm),
+        last_blocks_(last_blocks(model, store, owner_.shard())),
         memory_(plan::plan_step_memory(step_program(1), step_sizes(model, options.micro_batch))),
         values_(exec, model, store, memory_, options.memory_budget, group_.get()),
         swap_(exec, memory_, options.swap) {
@@ -97,7 +98,7 @@ class Executor {
   [[nodiscard]] plan::Program step_program(int micro_batches) const {
     auto p = plan::plain_step(model_->block_count(), micro_batches, owner_.shard().bucket_count());
     if (options_.overlap && comm_.size() > 1) {
-      p = plan::with_overlap(p, last_blocks(*model_, *store_, owner_.shard()));
+      p = plan::with_overlap(p, last_blocks_);
     }
     if (options_.recompute.empty()) return plan::with_offload(p, options_.offload);
     KRAMA_EXPECTS(options_.offload.what.empty(),
@@ -377,6 +378,7 @@ class Executor {
   ExecutorOptions options_;
   std::shared_ptr<RankGroup<Comm>> group_;  ///< null: no layer speaks to other ranks
   OwnerUpdate<D, T, Optimizer, Comm> owner_;
+  std::vector<int> last_blocks_;  ///< by bucket: its sum may begin after this one's backward
   plan::StepMemory memory_;
   StepValues<D, T> values_;
   SwapLane<D, T> swap_;

@@ -71,7 +71,8 @@ class OwnerUpdate {
     }
   }
 
-  /// Begins to sum bucket k to its owners. Of a bucket of buffers the values of rank `buffer_source` are taken.
+  /// Begins to sum bucket k to its owners. Of a bucket of buffers the values of rank `buffer_source`
+  /// are taken.
   void reduce(int k, int buffer_source) {
     if (shard_.holds_buffers(k) && comm_.rank() != buffer_source) {
       fill(exec_, bucket_of(store_->grads(), k), A{0});

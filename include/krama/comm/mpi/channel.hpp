@@ -133,8 +133,7 @@ class MpiChannel {
           MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, to, tag, state->rail(), &request),
           "MPI_Isend", state->rank);
       parcel.requests.push_back(request);
-      state->traffic.messages_sent += 1;
-      state->traffic.bytes_sent += bytes;
+      state->traffic.sent(to, bytes);
     }
 
     /// Lets go of the oldest messages that have been taken.

@@ -25,8 +25,7 @@ enum class CallCheck : std::uint8_t { first_of_each_name, always, never };
 /// Whether a waiting rank gives its core away between polls.
 enum class Yield : std::uint8_t { when_oversubscribed, always, never };
 
-/// How an MpiComm works. All ranks use the same values, but for the transport
-/// and the watchdog's.
+/// How an MpiComm works. All ranks use the same values, but for the transport and the watchdog's.
 struct MpiOptions {
   Transport transport = default_transport();
   /// Longest single message, in elements of what is sent; longer ones are cut. MPI counts are int.

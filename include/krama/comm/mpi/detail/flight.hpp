@@ -101,11 +101,7 @@ class Flight {
 
   void send(MPI_Comm comm, const void* data, std::int64_t bytes, int to, int tag,
             std::int64_t token, int rail = no_rail) {
-    traffic_->messages_sent += 1;
-    traffic_->bytes_sent += bytes;
-    const auto receiver = static_cast<std::size_t>(to);
-    if (traffic_->bytes_to.size() <= receiver) traffic_->bytes_to.resize(receiver + 1);
-    traffic_->bytes_to[receiver] += bytes;
+    traffic_->sent(to, bytes);
     const Held message{
         EmulatedLinks::Clock::time_point{}, comm, data, tag, {token, bytes, to, false}};
     if (links_ == nullptr || rail == no_rail) return post(message);
