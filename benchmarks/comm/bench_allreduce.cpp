@@ -20,6 +20,7 @@
 #include <krama/runtime/run.hpp>
 
 #include "support/bench.hpp"
+#include "support/job.hpp"
 
 namespace {
 
@@ -198,14 +199,10 @@ struct Row {
 /// Starts a run with one of MPICH's algorithms; empty when it did not come to a good end.
 std::map<std::int64_t, Row> start_run(const std::string& self, const std::string& algorithm) {
   const std::string path = fmt::format("{}/allreduce_run.txt", KRAMA_BENCH_DIR);
-  std::remove(path.c_str());
   const std::string setting =
       algorithm == "auto" ? "" : "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM=" + algorithm + " ";
-  const std::string command =
-      fmt::format("{}OMP_NUM_THREADS=1 KRAMA_QUIET=1 '{}' -n 2 '{}' --run '{}' >'{}.log' 2>&1",
-                  setting, KRAMA_LAUNCH, self, path, path);
   std::map<std::int64_t, Row> rows;
-  if (std::system(command.c_str()) != 0) return rows;
+  if (!krama::bench::run_job(self, 2, fmt::format("--run '{}'", path), path, setting)) return rows;
   std::FILE* file = std::fopen(path.c_str(), "r");
   if (file == nullptr) return rows;
   long long bytes = 0;
@@ -271,7 +268,6 @@ int main(int argc, char** argv) {
       return one_run(world, words[2]);
     });
   }
-  std::array<char, 4096> self{};
-  if (readlink("/proc/self/exe", self.data(), self.size() - 1) <= 0) return 1;
-  return drive(self.data());
+  const std::string self = krama::bench::own_path();
+  return self.empty() ? 1 : drive(self);
 }

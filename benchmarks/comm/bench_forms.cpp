@@ -8,12 +8,8 @@
 //     through the ports of the smaller group;
 //   - rails: the same transfer over 1, 2 and 4 rails between two ranks.
 // Started by itself it is the driver that starts those runs; started by mpiexec it is a run.
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <cstdio>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -21,6 +17,7 @@
 #include <krama/runtime/run.hpp>
 
 #include "support/bench.hpp"
+#include "support/job.hpp"
 
 namespace {
 
@@ -113,8 +110,7 @@ int one_run(krama::World& world, const std::string& path, int first) {
     options.emulated = std::make_shared<EmulatedLinks>([group_of](int from, int to) {
       const bool same =
           group_of[static_cast<std::size_t>(from)] == group_of[static_cast<std::size_t>(to)];
-      const krama::Link& link = same ? inside : across;
-      return EmulatedLinks::Link{link.latency_seconds, link.bytes_per_second, same ? 0 : 1};
+      return same ? EmulatedLinks::Wire{inside, 0} : EmulatedLinks::Wire{across, 1};
     });
     write(measure(world, options, group_of, 7));
   }
@@ -122,9 +118,8 @@ int one_run(krama::World& world, const std::string& path, int first) {
     options.form = Form::star();
     for (const int rails : {1, 2, 4}) {
       options.rails = rails;
-      options.emulated = std::make_shared<EmulatedLinks>([](int, int) {
-        return EmulatedLinks::Link{across.latency_seconds, across.bytes_per_second};
-      });
+      options.emulated =
+          std::make_shared<EmulatedLinks>([](int, int) { return EmulatedLinks::Wire{across}; });
       write(measure(world, options, group_of, 7));
     }
   }
@@ -134,12 +129,9 @@ int one_run(krama::World& world, const std::string& path, int first) {
 
 std::vector<Outcome> start_run(const std::string& self, int ranks, int first) {
   const std::string path = fmt::format("{}/forms_run.txt", KRAMA_BENCH_DIR);
-  std::remove(path.c_str());
-  const std::string command =
-      fmt::format("OMP_NUM_THREADS=1 KRAMA_QUIET=1 '{}' -n {} '{}' --run '{}' {} >'{}.log' 2>&1",
-                  KRAMA_LAUNCH, ranks, self, path, first, path);
   std::vector<Outcome> rows;
-  if (std::system(command.c_str()) != 0) return rows;
+  const auto n = static_cast<std::size_t>(ranks);
+  if (!krama::bench::run_job(self, n, fmt::format("--run '{}' {}", path, first), path)) return rows;
   std::FILE* file = std::fopen(path.c_str(), "r");
   if (file == nullptr) return rows;
   Outcome o;
@@ -158,7 +150,6 @@ int drive(const std::string& self) {
     int ranks;
     int first;
   };
-  std::vector<double> over_bound;
   for (const Job job : {Job{2, 1}, Job{4, 2}, Job{4, 1}, Job{8, 4}}) {
     const auto group_of = groups(job.ranks, job.first);
     const auto all = forms(group_of);
@@ -216,7 +207,6 @@ int main(int argc, char** argv) {
       return one_run(world, words[2], std::stoi(words[3]));
     });
   }
-  std::array<char, 4096> self{};
-  if (readlink("/proc/self/exe", self.data(), self.size() - 1) <= 0) return 1;
-  return drive(self.data());
+  const std::string self = krama::bench::own_path();
+  return self.empty() ? 1 : drive(self);
 }

@@ -21,6 +21,7 @@
 #include <string>
 
 #include "mixed/emulated_job.hpp"
+#include "support/job.hpp"
 
 namespace {
 
@@ -158,14 +159,10 @@ using Table = std::vector<std::pair<std::string, std::vector<double>>>;
 /// Starts a job; empty when it did not come to a good end.
 Table start_job(const std::string& self, const std::string& what, const std::string& mix) {
   const std::string path = fmt::format("{}/mixed_job.txt", KRAMA_BENCH_DIR);
-  std::remove(path.c_str());
-  const auto ranks = parse_mix(mix).size();
-  const std::string command = fmt::format(
-      "OMP_NUM_THREADS=1 OMP_PROC_BIND=false KRAMA_QUIET=1 '{}' -n {} '{}' --job {} {} '{}' "
-      ">'{}.log' 2>&1",
-      KRAMA_LAUNCH, ranks, self, what, mix, path, path);
   Table table;
-  if (std::system(command.c_str()) != 0) {
+  if (!krama::bench::run_job(self, parse_mix(mix).size(),
+                             fmt::format("--job {} {} '{}'", what, mix, path), path,
+                             "OMP_PROC_BIND=false ")) {
     fmt::print("bench_mixed: {} {} came to no good end; see {}.log\n", what, mix, path);
     return table;
   }
@@ -274,7 +271,6 @@ int main(int argc, char** argv) {
       return job(world, words[2], words[3], words[4]);
     });
   }
-  std::array<char, 4096> self{};
-  if (readlink("/proc/self/exe", self.data(), self.size() - 1) <= 0) return 1;
-  return drive(self.data());
+  const std::string self = krama::bench::own_path();
+  return self.empty() ? 1 : drive(self);
 }

@@ -94,7 +94,7 @@ TEST_CASE("forms: emulated links delay messages and change no bit", "[comm]") {
   options.chunk_bytes = 8192;
   options.emulated = std::make_shared<krama::EmulatedLinks>(
       [](int, int) {
-        return krama::EmulatedLinks::Link{.latency_seconds = 1e-3, .bytes_per_second = 4e6};
+        return krama::EmulatedLinks::Wire{{.latency_seconds = 1e-3, .bytes_per_second = 4e6}};
       },
       0.5, 7);
   auto comm = world().duplicate("slow", options);

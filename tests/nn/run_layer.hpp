@@ -4,6 +4,8 @@
 
 #include <krama/testing/harness.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -79,6 +81,37 @@ std::vector<T> values(std::int64_t n, std::uint32_t stream, double low = -1.0, d
     v.push_back(static_cast<T>(static_cast<accum_t<T>>(low + (high - low) * u)));
   }
   return v;
+}
+
+/// The largest difference; 1e30 where a value is missing or is NaN.
+template <class A>
+double worst(const std::vector<A>& got, const std::vector<double>& want) {
+  double d = got.size() == want.size() ? 0.0 : 1e30;
+  for (std::size_t i = 0; i < want.size() && i < got.size(); ++i) {
+    const double e = std::abs(static_cast<double>(got[i]) - want[i]);
+    d = e <= d ? d : (std::isnan(e) ? 1e30 : e);
+  }
+  return d;
+}
+
+/// The same as a part of the largest wanted value, or of 1.
+template <class A>
+double worst_relative(const std::vector<A>& got, const std::vector<double>& want) {
+  double largest = 1.0;
+  for (const double w : want) largest = std::max(largest, std::abs(w));
+  return worst(got, want) / largest;
+}
+
+/// Deterministic parameters of a layer, as run_layer takes them.
+template <class T, class L>
+std::vector<accum_t<T>> params_of(const L& layer, std::uint32_t stream) {
+  ParamSpec spec;
+  layer.params(spec);
+  std::int64_t count = 0;
+  for (const auto& p : spec.infos()) count += p.extents.size();
+  std::vector<accum_t<T>> params;
+  for (const auto p : values<T>(count, stream)) params.push_back(static_cast<accum_t<T>>(p));
+  return params;
 }
 
 }  // namespace krama::test

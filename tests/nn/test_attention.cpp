@@ -19,6 +19,7 @@ using krama::nn::CausalSelfAttention;
 using krama::nn::RopeStyle;
 using krama::test::run_layer;
 using krama::test::values;
+using krama::test::worst;
 
 std::int64_t row_of(const CausalSelfAttention& a) {
   return (a.heads + 2 * (a.kv_heads == 0 ? a.heads : a.kv_heads)) * a.head_features;
@@ -93,17 +94,6 @@ Reference reference(const CausalSelfAttention& a, std::int64_t batch, std::int64
   }
   turn(ref.dx, -1.0);
   return ref;
-}
-
-template <class A>
-double worst(const std::vector<A>& got, const std::vector<double>& want) {
-  if (got.size() != want.size()) return 1e30;
-  double d = 0.0;
-  for (std::size_t i = 0; i < want.size(); ++i) {
-    const double e = std::abs(static_cast<double>(got[i]) - want[i]);
-    if (!(e <= d)) d = std::isnan(e) ? 1e30 : e;
-  }
-  return d;
 }
 
 template <class T>

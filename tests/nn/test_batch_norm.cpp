@@ -18,6 +18,7 @@ namespace {
 using krama::Shape;
 using krama::nn::BatchNorm;
 using krama::test::values;
+using krama::test::worst;
 using D = TestDevice;
 
 /// A layer of one rank with everything about it, and what one forward and backward gave.
@@ -67,16 +68,6 @@ struct Run {
 };
 
 constexpr krama::nn::CallInfo training{.training = true, .commits = true};
-
-template <class A>
-double worst(const std::vector<A>& got, const std::vector<double>& want) {
-  double d = got.size() == want.size() ? 0.0 : 1e30;
-  for (std::size_t i = 0; i < want.size() && i < got.size(); ++i) {
-    const double e = std::abs(static_cast<double>(got[i]) - want[i]);
-    d = e >= d ? e : (std::isnan(e) ? 1e30 : d);
-  }
-  return d;
-}
 
 /// The other rank of two: gives what it was told to, in turn.
 class OtherRank final : public krama::Collective {

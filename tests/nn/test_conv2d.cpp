@@ -14,6 +14,7 @@ using Catch::Matchers::ContainsSubstring;
 using nn::Conv2d;
 using test::run_layer;
 using test::values;
+using test::worst_relative;
 
 namespace {
 
@@ -100,35 +101,18 @@ Reference reference(const Conv2d& l, const Shape& in, const std::vector<T>& x,
   return r;
 }
 
-template <class A>
-double worst(const std::vector<A>& got, const std::vector<double>& want) {
-  double largest = 1.0;
-  double d = got.size() == want.size() ? 0.0 : 1e30;
-  for (std::size_t i = 0; i < want.size() && i < got.size(); ++i) {
-    largest = std::max(largest, std::abs(want[i]));
-    const double e = std::abs(static_cast<double>(got[i]) - want[i]);
-    d = e <= d ? d : (std::isnan(e) ? 1e30 : e);
-  }
-  return d / largest;
-}
-
 template <class T>
 void compare(const Conv2d& layer, const Shape& in, double tolerance) {
   INFO("input " << to_string(in) << ", " << layer.out_channels << " channels out, " << layer.groups
                 << " groups");
-  ParamSpec spec;
-  layer.params(spec);
-  std::int64_t count = 0;
-  for (const auto& p : spec.infos()) count += p.extents.size();
-  std::vector<accum_t<T>> params;
-  for (const auto p : values<T>(count, 3)) params.push_back(static_cast<accum_t<T>>(p));
+  const auto params = test::params_of<T>(layer, 3);
   const auto x = values<T>(in.size(), 1);
   const auto dy = values<T>(layer.out(in).size(), 2);
   const auto got = run_layer<T>(layer, in, x, params, dy);
   const auto want = reference<T>(layer, in, x, params, dy);
-  CHECK(worst(got.y, want.y) <= tolerance);
-  CHECK(worst(got.dx, want.dx) <= tolerance);
-  CHECK(worst(got.grads, want.grads) <= tolerance);
+  CHECK(worst_relative(got.y, want.y) <= tolerance);
+  CHECK(worst_relative(got.dx, want.dx) <= tolerance);
+  CHECK(worst_relative(got.grads, want.grads) <= tolerance);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@ using nn::Conv2d;
 using nn::ConvTranspose2d;
 using test::run_layer;
 using test::values;
+using test::worst_relative;
 
 namespace {
 
@@ -97,18 +98,6 @@ Reference reference(const ConvTranspose2d& l, const Shape& in, const Shape& out,
   return r;
 }
 
-template <class A>
-double worst(const std::vector<A>& got, const std::vector<double>& want) {
-  double largest = 1.0;
-  double d = got.size() == want.size() ? 0.0 : 1e30;
-  for (std::size_t i = 0; i < want.size() && i < got.size(); ++i) {
-    largest = std::max(largest, std::abs(want[i]));
-    const double e = std::abs(static_cast<double>(got[i]) - want[i]);
-    d = e <= d ? d : (std::isnan(e) ? 1e30 : e);
-  }
-  return d / largest;
-}
-
 }  // namespace
 
 TEMPLATE_TEST_CASE("conv_transpose2d: gradients and contract", "[nn]", double, float) {
@@ -130,19 +119,14 @@ TEMPLATE_TEST_CASE("conv_transpose2d: values and gradients are the definition's"
     const kernels::ForcedConvDoor forced(door);
     for (const auto& c : cases()) {
       INFO("input " << to_string(c.in) << ", " << c.layer.groups << " groups");
-      ParamSpec spec;
-      c.layer.params(spec);
-      std::int64_t count = 0;
-      for (const auto& p : spec.infos()) count += p.extents.size();
-      std::vector<accum_t<T>> params;
-      for (const auto p : values<T>(count, 3)) params.push_back(static_cast<accum_t<T>>(p));
+      const auto params = test::params_of<T>(c.layer, 3);
       const auto x = values<T>(c.in.size(), 1);
       const auto dy = values<T>(c.out.size(), 2);
       const auto got = run_layer<T>(c.layer, c.in, x, params, dy);
       const auto want = reference<T>(c.layer, c.in, c.out, x, params, dy);
-      CHECK(worst(got.y, want.y) <= tolerance);
-      CHECK(worst(got.dx, want.dx) <= tolerance);
-      CHECK(worst(got.grads, want.grads) <= tolerance);
+      CHECK(worst_relative(got.y, want.y) <= tolerance);
+      CHECK(worst_relative(got.dx, want.dx) <= tolerance);
+      CHECK(worst_relative(got.grads, want.grads) <= tolerance);
     }
   }
 }

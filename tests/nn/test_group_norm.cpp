@@ -17,6 +17,7 @@ using krama::Shape;
 using krama::nn::GroupNorm;
 using krama::test::run_layer;
 using krama::test::values;
+using krama::test::worst;
 
 /// Plain formulas in double; x is (images, rows, channels).
 struct Reference {
@@ -60,16 +61,6 @@ Reference reference(const GroupNorm& layer, std::size_t images, std::size_t rows
     }
   }
   return ref;
-}
-
-template <class A>
-double worst(const std::vector<A>& got, const std::vector<double>& want) {
-  double d = got.size() == want.size() ? 0.0 : 1e30;
-  for (std::size_t i = 0; i < want.size() && i < got.size(); ++i) {
-    const double e = std::abs(static_cast<double>(got[i]) - want[i]);
-    d = e >= d ? e : (std::isnan(e) ? 1e30 : d);
-  }
-  return d;
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ using nn::MaxPool2d;
 using nn::Size2;
 using test::run_layer;
 using test::values;
+using test::worst;
 
 namespace {
 
@@ -87,16 +88,6 @@ Reference reference(const Case& p, bool largest, bool count_padding, const Shape
     }
   }
   return r;
-}
-
-template <class A>
-double worst(const std::vector<A>& got, const std::vector<double>& want) {
-  double d = got.size() == want.size() ? 0.0 : 1e30;
-  for (std::size_t i = 0; i < want.size() && i < got.size(); ++i) {
-    const double e = std::abs(static_cast<double>(got[i]) - want[i]);
-    d = e <= d ? d : (std::isnan(e) ? 1e30 : e);
-  }
-  return d;
 }
 
 template <class T, class L>
