@@ -245,3 +245,13 @@ TEST_CASE("choose_form: stars on equal links, hierarchies over slow borders", "[
   job.group_of = {0, 5};
   CHECK_THROWS_AS(krama::choose_form(job), krama::Error);
 }
+
+TEST_CASE("form: text and back", "[comm]") {
+  for (const Form& form : all_forms(5)) CHECK(Form::parse(form.text()) == form);
+  CHECK(Form::hierarchical({0, 1, 0}).text() == "hierarchical 0 1 0");
+  for (const char* bad : {"", "tree", "star 0", "hierarchical", "hierarchical 0 x",
+                          "hierarchical -1", "hierarchical 0 99", "hierarchical  0"}) {
+    INFO(bad);
+    CHECK_THROWS_AS(Form::parse(bad), krama::Error);
+  }
+}

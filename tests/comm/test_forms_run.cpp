@@ -2,9 +2,12 @@
 // Copyright (c) the Krama authors
 #include "comm/form_test.hpp"
 
-#include <catch2/catch_test_macros.hpp>
+#include <krama/comm/find_form.hpp>
+
+#include <catch2/catch_all.hpp>
 
 using namespace krama::test;
+using Catch::Matchers::ContainsSubstring;
 using krama::Form;
 using krama::Partition;
 
@@ -108,4 +111,52 @@ TEST_CASE("forms: emulated links delay messages and change no bit", "[comm]") {
   // Not less than the bytes take on the link: a lower limit holds on any machine.
   const int r = comm.size();
   CHECK(seconds >= (r > 1 ? 0.9 * 2.0 * (r - 1) / r * static_cast<double>(n) * 4 / 4e6 : 0.0));
+}
+
+TEST_CASE("forms: another one holds from the next call on", "[comm]") {
+  const Exec exec;
+  auto comm = world().duplicate("another");
+  auto copy = comm;  // shares what it is told
+  for (const Form& form : forms(comm.size())) {
+    comm.set_form(form);
+    CHECK(copy.form() == form);
+    auto v = values_of<float>(comm.rank(), 5000);
+    copy.allreduce(exec, ref(v), "v");
+    CHECK(same_bits(
+        v, sums_along<float>(form, Partition::even(5000, comm.size()), chunk_of(comm.options()))));
+  }
+}
+
+TEST_CASE("forms: unlike wishes and misfits are the same error on all ranks", "[comm]") {
+  auto comm = world().duplicate("wishes");
+  const auto before = comm.form();
+  CHECK_THROWS_WITH(comm.set_form(Form::hierarchical(
+                        std::vector<int>(static_cast<std::size_t>(comm.size()) + 1))),
+                    ContainsSubstring("another number of ranks"));
+  if (comm.size() > 1) {
+    CHECK_THROWS_WITH(comm.set_form(comm.rank() == 1 ? Form::ring() : Form::star()),
+                      ContainsSubstring("rank 0 wants star, rank 1 ring"));
+  }
+  CHECK(comm.form() == before);
+}
+
+TEST_CASE("find_form: what is asked for, or a choice that all ranks share", "[comm]") {
+  auto comm = world().duplicate("find");
+  const auto groups = two_groups(comm.size());
+  const auto topology =
+      krama::make_topology(comm, groups[static_cast<std::size_t>(comm.rank())] == 0 ? "a" : "b");
+  CHECK(krama::find_form(comm, topology, "ring").form == Form::ring());
+  CHECK(krama::find_form(comm, topology, "deterministic").form == Form::star());
+  CHECK(krama::find_form(comm, topology, "hierarchical").form ==
+        Form::hierarchical(topology.group_numbers()));
+  CHECK_THROWS_WITH(krama::find_form(comm, topology, "tree"),
+                    ContainsSubstring("wanted automatic"));
+  if (comm.size() > 1) {
+    CHECK_THROWS_WITH(krama::find_form(comm, topology, comm.rank() == 0 ? "ring" : "star"),
+                      ContainsSubstring("give all ranks the same"));
+  }
+  const auto found = krama::find_form(comm, topology, "automatic");
+  comm.set_form(found.form);  // throws where ranks differ
+  CHECK((found.reason.find("predicted") != std::string::npos) ==
+        (comm.size() > 2 && topology.groups() > 1));
 }

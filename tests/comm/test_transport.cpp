@@ -2,6 +2,7 @@
 // Copyright (c) the Krama authors
 #include <krama/comm/transport.hpp>
 
+#include <krama/comm/find_form.hpp>
 #include <krama/comm/measure_links.hpp>
 #include <krama/comm/topology.hpp>
 #include <krama/comm/traffic_report.hpp>
@@ -63,6 +64,17 @@ TEST_CASE("transport: what a program may ask", "[comm]") {
   // groups and links ends
   CHECK(how == "mpi, direct");
   CHECK_THAT(text, ContainsSubstring("1 group: cpu (rank"));
+}
+
+TEST_CASE("transport: how sums travel, for a communicator of one's own", "[comm]") {
+  auto comm = world().duplicate("own");
+  const krama::Topology topology =
+      krama::make_topology(comm, "g" + std::to_string(comm.rank() % 2));
+  // form begins
+  const krama::FormFound found = krama::find_form(comm, topology);
+  comm.set_form(found.form);  // all ranks found the same
+  // form ends
+  CHECK(comm.form() == found.form);
 }
 
 TEST_CASE("transport: a job with a refused one is refused at the start", "[comm]") {

@@ -56,6 +56,29 @@ TEST_CASE("checkpoint: going on equals never having stopped, bit for bit", "[tra
   }
 }
 
+TEST_CASE("checkpoint: sums go on in the form that they had", "[train]") {
+  auto world = krama::MpiComm::world();
+  const SharedFolder folder(world);
+  const auto file = folder.path() / "form.safetensors";
+  const auto data = points(31);
+  const std::vector<double> equal(static_cast<std::size_t>(world.size()), 1.0);
+  auto ring = world.duplicate("ring");
+  ring.set_form(krama::Form::ring());
+  Setup<float, krama::MpiComm> whole(ring, options(7, equal));
+  whole.trainer.fit(data);
+  Setup<float, krama::MpiComm> first(ring, options(3, equal));
+  first.trainer.fit(data);
+  krama::train::save_checkpoint(first.exec, first.trainer, file);
+
+  auto other = world.duplicate("other");
+  CHECK(other.form() == krama::Form::star());
+  Setup<float, krama::MpiComm> second(other, options(7, equal));
+  krama::train::load_checkpoint(second.exec, second.trainer, file);
+  CHECK(other.form() == krama::Form::ring());
+  second.trainer.fit(data);
+  CHECK(same_bits(whole.values(), second.values()));
+}
+
 TEST_CASE("checkpoint: running statistics go on too", "[train]") {
   auto world = krama::MpiComm::world();
   const SharedFolder folder(world);

@@ -59,6 +59,15 @@ inline double predicted_seconds(const Form& form, const FormJob& job) {
   return *std::max_element(port.begin(), port.end()) + longest_way;
 }
 
+/// The forms that a choice is made from, the simplest first.
+inline std::vector<Form> form_candidates(const FormJob& job) {
+  std::vector<Form> candidates{Form::star()};
+  if (job.links.groups() > 1) candidates.push_back(Form::hierarchical(job.group_of));
+  candidates.push_back(Form::halving());
+  candidates.push_back(Form::ring());
+  return candidates;
+}
+
 /// The form with the least predicted time; among equals the simplest. Pure, so ranks that have the
 /// same job choose alike.
 inline Form choose_form(const FormJob& job) {
@@ -66,10 +75,7 @@ inline Form choose_form(const FormJob& job) {
   const int most = *std::max_element(job.group_of.begin(), job.group_of.end());
   KRAMA_EXPECTS(most < job.links.groups(), "choose_form: group {} has no links in a table of {}",
                 most, job.links.groups());
-  std::vector<Form> candidates{Form::star()};
-  if (most > 0) candidates.push_back(Form::hierarchical(job.group_of));
-  candidates.push_back(Form::halving());
-  candidates.push_back(Form::ring());
+  const auto candidates = form_candidates(job);
   Form best = candidates.front();
   double least = predicted_seconds(best, job);
   for (const Form& form : candidates) {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include <krama/comm/form.hpp>
 #include <krama/comm/partition.hpp>
 #include <krama/comm/pending.hpp>
 #include <krama/comm/transport.hpp>
@@ -45,6 +46,7 @@
 /// | `sum_in_rank_order(doubles, what)`, `sum / min / max(int64s, what)` | host scalars, the same bits on every rank |
 /// | `gather_text(mine, what)` | every rank's text (any bytes, any length), by rank |
 /// | `barrier(what)` | nothing; all ranks have called it |
+/// | `set_form(form)` | sums travel along `form`, see Form; all ranks want the same |
 /// | `duplicate(name)`, `split(color, key, name)` | a new communicator; `split` with no colour gives none |
 /// | `channel(name)` | an ordered channel for send and receive (collective to make) |
 namespace krama {
@@ -96,7 +98,9 @@ concept Communicator =
       { k.size() } -> std::convertible_to<int>;
       { k.name() } -> std::convertible_to<std::string>;
       { k.transport() } -> std::convertible_to<std::string>;
+      { k.form() } -> std::convertible_to<Form>;
       { k.traffic() } -> std::convertible_to<Traffic>;
+      c.set_form(k.form());
       { c.duplicate(what) } -> std::same_as<C>;
       { c.split(color, 0, what) } -> std::same_as<std::optional<C>>;
       { c.channel(what) } -> Channel;

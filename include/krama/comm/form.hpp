@@ -3,14 +3,17 @@
 #pragma once
 
 #include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include <krama/core/error.hpp>
+#include <krama/core/join.hpp>
 
 namespace krama {
 
@@ -109,6 +112,33 @@ class Form {
   /// Ranks that the form is made for; 0: any number.
   [[nodiscard]] int ranks() const { return static_cast<int>(group_of_.size()); }
   [[nodiscard]] const std::vector<int>& group_of() const { return group_of_; }
+
+  /// "star", or "hierarchical 0 0 1" with each rank's group: for checkpoints.
+  [[nodiscard]] std::string text() const {
+    return group_of_.empty() ? name() : name() + " " + join(group_of_, " ");
+  }
+  /// What `text()` wrote. \throws Error when it did not write that
+  static Form parse(std::string_view text) {
+    std::vector<std::string> words = split(text, ' ');
+    if (words.size() == 1) {
+      for (const Form& form : {star(), ring(), halving()}) {
+        if (form.name() == words[0]) return form;
+      }
+    }
+    KRAMA_EXPECTS(words.size() > 1 && words[0] == name_of(FormKind::hierarchical),
+                  "form: \"{}\" is none", text);
+    std::vector<int> group_of;
+    for (std::size_t i = 1; i < words.size(); ++i) {
+      const auto& w = words[i];
+      int group = -1;
+      const auto [end, error] = std::from_chars(w.data(), w.data() + w.size(), group);
+      KRAMA_EXPECTS(error == std::errc{} && end == w.data() + w.size() && group >= 0 &&
+                        group < static_cast<int>(words.size()),
+                    "form: \"{}\" is no group of a rank in \"{}\"", w, text);
+      group_of.push_back(group);
+    }
+    return hierarchical(std::move(group_of));
+  }
 
   /// The tree of chunk `k` of the piece of `owner`, for `n` ranks.
   [[nodiscard]] ReductionTree tree(int owner, std::int64_t k, int n) const {

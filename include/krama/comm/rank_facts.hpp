@@ -62,20 +62,6 @@ inline RankFacts facts_of_this_rank(std::string transport, std::string group = d
           .optimized = optimized_build};
 }
 
-namespace detail {
-inline std::vector<std::string> split_text(std::string_view text, char separator) {
-  std::vector<std::string> parts{""};
-  for (const char c : text) {
-    if (c == separator) {
-      parts.emplace_back();
-    } else {
-      parts.back() += c;
-    }
-  }
-  return parts;
-}
-}  // namespace detail
-
 /// One line; what a field may not hold (a tab, a line's end) becomes a space.
 inline std::string to_text(const RankFacts& f) {
   std::string line;
@@ -91,7 +77,7 @@ inline std::string to_text(const RankFacts& f) {
 
 /// What `to_text` of rank `rank` wrote. \throws Error when it did not.
 inline RankFacts facts_from_text(std::string_view text, std::size_t rank) {
-  const auto part = detail::split_text(text, '\t');
+  const auto part = split(text, '\t');
   KRAMA_EXPECTS(part.size() == 11, "facts of rank {}: {} fields in \"{}\"; wanted 11", rank,
                 part.size(), text);
   const auto number = [&](const std::string& word) {

@@ -81,6 +81,13 @@ class SelfComm {
   [[nodiscard]] std::string transport() const { return "self"; }
   [[nodiscard]] const Traffic& traffic() const { return state_->traffic; }
 
+  [[nodiscard]] const Form& form() const { return state_->form; }
+  void set_form(const Form& form) {
+    KRAMA_EXPECTS(form.ranks() <= 1, "set_form: a {} form made for {} ranks on 1 rank", form.name(),
+                  form.ranks());
+    state_->form = form;
+  }
+
   [[nodiscard]] SelfComm duplicate(std::string_view name) const { return SelfComm(name); }
   [[nodiscard]] std::optional<SelfComm> split(std::optional<int> color, int /*key*/,
                                               std::string_view name) const {
@@ -132,6 +139,7 @@ class SelfComm {
  private:
   struct State {
     std::string name;
+    Form form;
     Traffic traffic;
   };
 

@@ -48,7 +48,7 @@ TrafficReport gather_traffic(C& comm, const Topology& topology) {
   report.bytes.assign(static_cast<std::size_t>(report.groups * report.groups), 0);
   report.bytes_staged.assign(static_cast<std::size_t>(report.groups), 0);
   for (int r = 0; r < comm.size(); ++r) {
-    const auto words = detail::split_text(all[static_cast<std::size_t>(r)], ' ');
+    const auto words = split(all[static_cast<std::size_t>(r)], ' ');
     KRAMA_EXPECTS(words.size() == to.size(), "traffic: rank {} sent {} numbers, wanted {}", r,
                   words.size(), to.size());
     const auto number = [&](std::size_t i) { return std::int64_t{std::atoll(words[i].c_str())}; };

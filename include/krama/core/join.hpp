@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace krama {
 
@@ -19,6 +20,19 @@ std::string join(const Range& values, std::string_view separator) {
     first = false;
   }
   return text;
+}
+
+/// The parts of a text between separators; one more than there are separators.
+inline std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts{""};
+  for (const char c : text) {
+    if (c == separator) {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
 }
 
 }  // namespace krama

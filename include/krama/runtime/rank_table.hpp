@@ -14,6 +14,7 @@
 #include <krama/comm/rank_facts.hpp>
 #include <krama/comm/topology.hpp>
 #include <krama/comm/watchdog.hpp>
+#include <krama/core/join.hpp>
 
 namespace krama {
 
@@ -66,7 +67,7 @@ inline std::vector<std::string> rank_warnings(const Topology& topology) {
     std::set<std::string> cores;
     for (const int r : ranks) {
       threads += topology.facts(r).threads;
-      for (const auto& core : split_text(topology.facts(r).cores, ',')) cores.insert(core);
+      for (const auto& core : split(topology.facts(r).cores, ',')) cores.insert(core);
     }
     if (threads > static_cast<int>(cores.size())) {
       warnings.push_back(fmt::format(

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include <krama/comm/find_form.hpp>
 #include <krama/comm/host.hpp>
 #include <krama/comm/topology.hpp>
 #include <krama/comm/world.hpp>
@@ -97,9 +98,12 @@ int call(F& f, RunContext& context) {
   }
 }
 
-inline void print_table(const Topology& topology) {
+inline void print_table(const Topology& topology, const FormFound& form) {
   const RankTable table = make_rank_table(topology);
   std::fputs(table.text.c_str(), stdout);
+  if (topology.groups() > 1) {
+    fmt::print("sums travel: {} ({})\n", form.form.name(), form.reason);
+  }
   std::fflush(stdout);
   for (const auto& warning : table.warnings) {
     std::fprintf(stderr, "[krama] warning: %s\n", warning.c_str());
@@ -214,8 +218,11 @@ int run_job(int argc, char** argv, F& f, const RunOptions& options) {
     kokkos.emplace(argc, argv);
     World world = make_world();
     RunContext context{world, argc, argv, make_topology(world)};
+    const FormFound form = find_form(world, context.topology);
+    world.set_form(form.form);
     World ending = context.world.duplicate("krama::run");
-    if (options.print_table && !is_quiet() && world.rank() == 0) print_table(context.topology);
+    if (options.print_table && !is_quiet() && world.rank() == 0)
+      print_table(context.topology, form);
     code = run_program(f, context, ending);
     kokkos.reset();  // communicators hold no memory of Kokkos and may outlive it
     if (code == 0) last_word(ending);

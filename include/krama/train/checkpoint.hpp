@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <krama/comm/find_form.hpp>
 #include <krama/io/safetensors.hpp>
 #include <krama/tensor/copy.hpp>
 #include <krama/train/together.hpp>
@@ -31,6 +32,8 @@ std::map<std::string, std::string> checkpoint_metadata(Trainer& t) {
           {"krama.updates", std::to_string(t.executor().updates())},
           {"krama.seed", std::to_string(t.options().seed)},
           {"krama.global_batch", std::to_string(t.options().global_batch)},
+          {"krama.ranks", std::to_string(t.comm().size())},
+          {"krama.form", t.comm().form().text()},
           {"krama.shares", t.shares().log().text()}};
 }
 
@@ -81,10 +84,17 @@ inline std::int64_t metadata_number(const io::SafetensorsReader& file, const std
   return std::stoll(at->second);
 }
 
-/// Empty for a file from before shares were logged.
-inline std::string share_log_text(const io::SafetensorsReader& file) {
-  const auto at = file.metadata().find("krama.shares");
+/// Empty for a file from before this was written.
+inline std::string metadata_text(const io::SafetensorsReader& file, const std::string& key) {
+  const auto at = file.metadata().find(key);
   return at == file.metadata().end() ? "" : at->second;
+}
+
+/// The form of the run that wrote the file, if it had as many ranks as this one.
+inline std::string form_text(const io::SafetensorsReader& file, int ranks) {
+  return metadata_text(file, "krama.ranks") == std::to_string(ranks)
+             ? metadata_text(file, "krama.form")
+             : "";
 }
 
 }  // namespace detail
@@ -135,6 +145,7 @@ void save_checkpoint(const E& exec, Trainer& t, const std::filesystem::path& pat
 /// Collective over comm; waits.
 /// \throws Error on every rank when the file is missing, damaged or of another model, or was written
 /// with another seed or global batch, with which the samples would not go on where they stopped.
+/// Where as many ranks go on and KRAMA_FORM asks for no form, sums travel as they did before.
 template <class E, class Trainer>
 void load_checkpoint(const E& exec, Trainer& t, const std::filesystem::path& path) {
   using A = typename Trainer::Store::accum;
@@ -145,6 +156,7 @@ void load_checkpoint(const E& exec, Trainer& t, const std::filesystem::path& pat
   states.fill(std::vector<A>(size, A{0}));
   std::array<std::int64_t, 2> progress{};
   std::string shares;
+  std::string form;
   on_rank_zero(t.comm(), "load checkpoint", [&] {
     const io::SafetensorsReader file(path);
     const auto same = [&](const std::string& key, std::uint64_t mine) {
@@ -156,7 +168,8 @@ void load_checkpoint(const E& exec, Trainer& t, const std::filesystem::path& pat
     same("krama.global_batch", static_cast<std::uint64_t>(t.options().global_batch));
     progress = {detail::metadata_number(file, "krama.step"),
                 detail::metadata_number(file, "krama.updates")};
-    shares = detail::share_log_text(file);
+    shares = detail::metadata_text(file, "krama.shares");
+    form = detail::form_text(file, t.comm().size());
     std::vector<std::string> names;
     for (const auto& seg : t.store().segments()) {
       names.push_back(seg.name);
@@ -183,6 +196,9 @@ void load_checkpoint(const E& exec, Trainer& t, const std::filesystem::path& pat
     detail::scatter_state(exec, t, static_cast<int>(s), states[s]);
   }
   t.comm().sum(progress, "checkpoint progress");  // only rank 0's are not zero
+  // With the form that it had, the run goes on to the bits that it would have reached.
+  const auto forms = t.comm().gather_text(form, "checkpoint form");
+  if (!forms[0].empty() && default_form() == "automatic") t.comm().set_form(Form::parse(forms[0]));
   t.set_steps_done(progress[0]);
   t.executor().set_updates(progress[1]);
   t.shares().resume(progress[0],
@@ -199,7 +215,7 @@ void replay_shares(C& comm, const std::filesystem::path& path, ShareOptions& opt
   on_rank_zero(comm, "read share log", [&] {
     const io::SafetensorsReader file(path);
     steps[0] = detail::metadata_number(file, "krama.step");
-    text = detail::share_log_text(file);
+    text = detail::metadata_text(file, "krama.shares");
     KRAMA_EXPECTS(!ShareLog::parse(text).empty(), "{}: no share log in it", file.name());
   });
   options.replay = ShareLog::parse(comm.gather_text(text, "share log").front());

@@ -65,6 +65,29 @@ class MpiComm {
     return describe_transport<Kokkos::HostSpace>(*this);
   }
 
+  /// Along which trees sums travel.
+  [[nodiscard]] const Form& form() const { return state_->options.form; }
+  /// Another form from the next call on, for all copies of this object. Collective over comm; waits.
+  /// \throws Error, the same on every rank, when ranks want unlike forms or one for other ranks, or
+  /// when an operation that was started has not been waited for
+  void set_form(const Form& form) {
+    auto& s = *state_;
+    const bool idle = s.under_way.empty();
+    const bool fits = form.ranks() == 0 || form.ranks() == s.size;
+    const auto all = comm::detail::exchange(
+        s, {comm::detail::Call::set_form, DType::u8, 0, 0, "krama::comm::set_form"},
+        fmt::format("{}{}", idle && fits ? "" : "!", form.text()));
+    for (std::size_t r = 0; r < all.size(); ++r) {
+      KRAMA_EXPECTS(
+          all[r] == all[0] && all[r].front() != '!',
+          "set_form on communicator \"{}\" of {} ranks: rank 0 wants {}, rank {} {} (\"!\": "
+          "it is for another number of ranks, or a started operation has not been "
+          "waited for)",
+          s.name, s.size, all[0], r, all[r]);
+    }
+    s.set_form(form);
+  }
+
   /// Changes, for this communicator on this rank, how long a wait may stall and what happens then.
   void set_watchdog(double seconds, std::function<void(const std::string&)> on_stall) {
     state_->options.watchdog_seconds = seconds;

@@ -31,23 +31,16 @@ enum class Call : std::uint8_t {
   barrier,
   duplicate,
   split,
-  channel
+  channel,
+  set_form
 };
 
 inline const char* name_of(Call call) {
-  static constexpr const char* names[] = {"reduce_scatter",
-                                          "allgather",
-                                          "allreduce",
-                                          "broadcast",
-                                          "sum_in_rank_order",
-                                          "sum",
-                                          "min",
-                                          "max",
-                                          "gather_text",
-                                          "barrier",
-                                          "duplicate",
-                                          "split",
-                                          "channel"};
+  static constexpr const char* names[] = {
+      "reduce_scatter",    "allgather", "allreduce", "broadcast",
+      "sum_in_rank_order", "sum",       "min",       "max",
+      "gather_text",       "barrier",   "duplicate", "split",
+      "channel",           "set_form"};
   return names[static_cast<std::size_t>(call)];
 }
 

@@ -128,6 +128,11 @@ struct State {
     return routes_.back().route;
   }
 
+  void set_form(const Form& form) {
+    options.form = form;
+    routes_.clear();
+  }
+
   [[nodiscard]] Waiting waiting(std::string_view operation, std::string_view what) const {
     return {name, operation, what, rank, yield, &options, control};
   }

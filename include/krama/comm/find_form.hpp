@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Copyright (c) the Krama authors
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <fmt/core.h>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <krama/comm/choose_form.hpp>
+#include <krama/comm/communicator.hpp>
+#include <krama/comm/form.hpp>
+#include <krama/comm/measure_links.hpp>
+#include <krama/comm/topology.hpp>
+#include <krama/core/error.hpp>
+
+/// Which form a job's sums take: asked for by name, or chosen once from measured links.
+namespace krama {
+
+/// KRAMA_FORM, "automatic" when it is unset or empty.
+inline std::string default_form() {
+  const char* name = std::getenv("KRAMA_FORM");
+  return name == nullptr || *name == '\0' ? "automatic" : name;
+}
+
+struct FormFound {
+  Form form;
+  std::string reason;  ///< for people
+};
+
+/// The form of this name for ranks in these groups; "deterministic" is a star: rank order, whatever
+/// the links. \throws Error for any other word
+inline Form form_of_name(std::string_view name, const std::vector<int>& group_of) {
+  if (name == "deterministic") return Form::star();
+  for (const Form& form :
+       {Form::star(), Form::ring(), Form::halving(), Form::hierarchical(group_of)}) {
+    if (form.name() == name) return form;
+  }
+  throw Error(fmt::format("KRAMA_FORM is \"{}\"; wanted automatic, deterministic, star, ring, "
+                          "halving or hierarchical",
+                          name));
+}
+
+/// The form for `job`, with the predictions that speak for it. Pure.
+inline FormFound explained_choice(const FormJob& job) {
+  const auto predicted = [&job](const Form& form) {
+    return fmt::format("{} {:.3g} ms", form.name(), 1e3 * predicted_seconds(form, job));
+  };
+  FormFound found{choose_form(job), ""};
+  std::string others;
+  for (const Form& form : form_candidates(job)) {
+    if (form == found.form) continue;
+    others += fmt::format("{}{}", others.empty() ? "" : ", ", predicted(form));
+  }
+  found.reason = fmt::format("predicted for {} MiB: {} against {}", job.bytes >> 20,
+                             predicted(found.form), others);
+  return found;
+}
+
+/// What sums over comm's ranks should travel along. `wanted` is a name, the same on all ranks, or
+/// "automatic": then the links between the groups are measured where the form matters, which is with
+/// three ranks or more in two groups or more, and the form with the least predicted time is taken.
+/// Two runs may measure, and so choose, differently; the form decides in which order is added, so a
+/// run whose bits must be repeated names its form. Collective over comm; waits.
+/// \throws Error, the same on every rank, when `wanted` is no form or differs among ranks
+template <Communicator C>
+FormFound find_form(C& comm, const Topology& topology,
+                    const std::string& wanted = default_form()) {
+  KRAMA_EXPECTS(topology.ranks() == comm.size(),
+                "find_form: a topology of {} ranks for a communicator of {}", topology.ranks(),
+                comm.size());
+  const auto all = comm.gather_text(wanted, "krama::comm::find_form");
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    KRAMA_EXPECTS(all[r] == all[0],
+                  "KRAMA_FORM is \"{}\" on rank 0 and \"{}\" on rank {}; give all ranks the same",
+                  all[0], all[r], r);
+  }
+  if (wanted != "automatic") {
+    return {form_of_name(wanted, topology.group_numbers()), "asked for"};
+  }
+  if (topology.ranks() < 3) return {Form::star(), "all forms are alike for two ranks"};
+  if (topology.groups() < 2) return {Form::star(), "one group: no border to spare"};
+  return explained_choice({topology.group_numbers(), measure_links(comm, topology)});
+}
+
+}  // namespace krama
