@@ -13,6 +13,7 @@
 #include "support/test_space.hpp"
 
 #include <catch2/catch_all.hpp>
+#include <cmath>
 
 using namespace krama::models;
 using Catch::Matchers::ContainsSubstring;
@@ -40,6 +41,19 @@ TEST_CASE("models: language models have the published numbers of parameters", "[
   CHECK(parameter_count(llama<D, float>(llama2_7b())) == 6'738'415'616);
   CHECK(parameter_count(llama<D, float>(llama3_8b())) == 8'030'261'248);
   CHECK(parameter_count(llama<D, float>(qwen2_7b())) == 7'615'616'512);
+}
+
+TEST_CASE("models: operations are counted from the layers' formulas", "[models]") {
+  // torchvision's table for VGG16: 15.47 thousand million products with their additions.
+  const auto n = static_cast<double>(krama::nn::flops(vgg<D, float>({}), 1));
+  CHECK(std::abs(n / (2e9 * 15.47) - 1.0) < 0.01);
+  // GPT: 2 for each weight and token, and 4 for each feature and pair of places; the rest one each.
+  const GptConfig c{.vocabulary = 11, .context = 6, .features = 8, .layers = 1, .heads = 2};
+  const auto model = gpt<D, float>(c);
+  const std::int64_t products = 6 * 2 * 12 * 8 * 8;
+  const std::int64_t attention = 4 * 8 * (6 * 7 / 2);
+  const std::int64_t single = 6 * (8 + 8 + 8 + 8 + 32 + 8 + 8);
+  CHECK(model.flops(1, 1) == products + attention + single);
 }
 
 TEST_CASE("models: describe tells shapes, parameters and bytes of every block", "[models]") {

@@ -56,6 +56,16 @@ TEST_CASE("models: U-Net has the paper's sizes", "[models]") {
   CHECK(filled.shape(filled.output_value(), 1) == Shape{1, 251, 255, 2});
 }
 
+TEST_CASE("models: U-Net counts the operations of its joins and of growing", "[models]") {
+  const auto net = unet<D, float>({.height = 8, .width = 8, .levels = {3, 5}, .padded = true});
+  // down.0, pool, bottom, grow, join, up.0, head.
+  REQUIRE(net.block_count() == 7);
+  CHECK(net.flops(0, 1) == 64 * (2 * 9 * (3 + 9) + 6));
+  CHECK(net.flops(1, 1) == 16 * 3 * 4);
+  CHECK(net.flops(3, 1) == 16 * 2 * 5 * 4 * 3);
+  CHECK(net.flops(4, 1) == 0);
+}
+
 TEST_CASE("models: U-Nets that cannot work are refused", "[models]") {
   CHECK_THROWS_WITH((unet<D, float>({.levels = {64}})), ContainsSubstring("two are the least"));
   CHECK_THROWS_WITH((unet<D, float>({.skips = krama::nn::Fit::exact})),

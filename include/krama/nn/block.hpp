@@ -34,6 +34,8 @@ class Block {
 
   [[nodiscard]] virtual Shape out(std::span<const Shape> in) const = 0;
   [[nodiscard]] virtual BlockNeeds needs(std::span<const Shape> in) const = 0;
+  /// Floating-point operations of one forward; a product and its addition are two.
+  [[nodiscard]] virtual std::int64_t flops(std::span<const Shape> in) const = 0;
 
   /// Declares parameters and remembers where its layers find them.
   virtual void bind(ParamSpec& spec) = 0;
@@ -73,6 +75,9 @@ class NodeBlock final : public Block<D, T> {
   [[nodiscard]] BlockNeeds needs(std::span<const Shape> in) const override {
     const NodeSizes s = node::sizes<D, T>(node_, in[0]);
     return {s.stash, s.scratch, node::needs_input<N>(), node::needs_output<N>()};
+  }
+  [[nodiscard]] std::int64_t flops(std::span<const Shape> in) const override {
+    return node::flops(node_, in[0]);
   }
   void bind(ParamSpec& spec) override {
     this->first_param_ = spec.count();

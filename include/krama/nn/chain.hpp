@@ -51,6 +51,16 @@ class Chain {
     std::apply([&](const auto&... n) { ((s = node::out(n, s)), ...); }, nodes_);
     return s;
   }
+  [[nodiscard]] std::int64_t flops(const Shape& in) const {
+    Shape s = in;
+    std::int64_t n = 0;
+    const auto pass = [&](const auto& layer) {
+      n += node::flops(layer, s);
+      s = node::out(layer, s);
+    };
+    std::apply([&](const auto&... layers) { (pass(layers), ...); }, nodes_);
+    return n;
+  }
 
   template <class Visit>
   void params(ParamSpec& spec, Visit& visit) const {
@@ -208,6 +218,7 @@ class Named {
 
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] Shape out(const Shape& in) const { return node::out(inner_, in); }
+  [[nodiscard]] std::int64_t flops(const Shape& in) const { return node::flops(inner_, in); }
   template <class Visit>
   void params(ParamSpec& spec, Visit& visit) const {
     spec.within(name_, [&] { node::params(inner_, spec, visit); });

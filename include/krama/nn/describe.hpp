@@ -49,21 +49,32 @@ std::int64_t saved_bytes(const Model<D, T>& model, int b, std::int64_t samples) 
   return needs.stash + (kept ? shape.size() * size_of(value.dtype) : 0);
 }
 
-/// A table: block, shape of its output, parameters, bytes kept for backward; then the sums.
+/// Floating-point operations of one forward of the whole model with `samples` samples; a product and
+/// its addition are two.
+template <Device D, Scalar T>
+std::int64_t flops(const Model<D, T>& model, std::int64_t samples) {
+  std::int64_t n = 0;
+  for (int b = 0; b < model.block_count(); ++b) n += model.flops(b, samples);
+  return n;
+}
+
+/// A table: block, shape of its output, parameters, operations of forward, bytes kept for backward; then the sums.
 template <Device D, Scalar T>
 std::string describe(const Model<D, T>& model, std::int64_t samples) {
-  std::string text =
-      fmt::format("{:<24} {:<24} {:>14} {:>14}\n", "block", "output", "parameters", "bytes saved");
+  const auto row = [](const std::string& block, const std::string& output, const auto& parameters,
+                      const auto& operations, const auto& bytes) {
+    return fmt::format("{:<24} {:<24} {:>14} {:>16} {:>14}\n", block, output, parameters,
+                       operations, bytes);
+  };
+  std::string text = row("block", "output", "parameters", "FLOPs forward", "bytes saved");
   std::int64_t bytes = 0;
   for (int b = 0; b < model.block_count(); ++b) {
     const std::int64_t saved = saved_bytes(model, b, samples);
     bytes += saved;
-    text += fmt::format("{:<24} {:<24} {:>14} {:>14}\n", model.block_name(b),
-                        to_string(model.shape(model.writes(b), samples)), parameter_count(model, b),
-                        saved);
+    text += row(model.block_name(b), to_string(model.shape(model.writes(b), samples)),
+                parameter_count(model, b), model.flops(b, samples), saved);
   }
-  return text +
-         fmt::format("{:<24} {:<24} {:>14} {:>14}\n", "sum", "", parameter_count(model), bytes);
+  return text + row("sum", "", parameter_count(model), flops(model, samples), bytes);
 }
 
 }  // namespace krama::nn

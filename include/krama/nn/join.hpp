@@ -117,6 +117,9 @@ class AddBlock final : public Block<D, T> {
     return join.common();
   }
   [[nodiscard]] BlockNeeds needs(std::span<const Shape> /*in*/) const override { return {}; }
+  [[nodiscard]] std::int64_t flops(std::span<const Shape> in) const override {
+    return static_cast<std::int64_t>(in.size() - 1) * out(in).size();
+  }
   void bind(ParamSpec& /*spec*/) override {}
   void forward(const Context<D, T>& ctx, std::span<const Value> x, const Value& y) const override {
     auto sum = y.template as<T, 1>();
@@ -175,6 +178,7 @@ class ConcatBlock final : public Block<D, T> {
     return join.common().with(-1, channels);
   }
   [[nodiscard]] BlockNeeds needs(std::span<const Shape> /*in*/) const override { return {}; }
+  [[nodiscard]] std::int64_t flops(std::span<const Shape> /*in*/) const override { return 0; }
   void bind(ParamSpec& /*spec*/) override {}
   void forward(const Context<D, T>& ctx, std::span<const Value> x, const Value& y) const override {
     const auto shapes = detail::shapes_of(x);

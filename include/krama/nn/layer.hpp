@@ -25,13 +25,16 @@
 ///   template <class T> void scratch(ScratchSpec&, const Shape& in) const memory during one call
 ///                                                   (template <Device D, class T> where the need
 ///                                                   depends on the device)
+///   std::int64_t flops(const Shape& in) const       operations of forward, for describe(): a product and
+///                                                   its addition are two; without it, one for every
+///                                                   element of y
 ///   bool meets_ranks() const                        true: it speaks to the other ranks through
 ///                                                   ctx.group(), and so is called for empty batches
 ///   template <Device D, class T> void forward(const Context<D, T>&, x, y) const
 ///   template <Device D, class T> void backward(const Context<D, T>&, saved, dy, dx) const
 ///
-/// `rank`, `in_place`, `input_type`, `out` (same shape), `params`, `stash`, `scratch` and
-/// `meets_ranks` may be left out. Without `meets_ranks` a layer is never called for an empty batch.
+/// `rank`, `in_place`, `input_type`, `out` (same shape), `params`, `stash`, `scratch`,
+/// `flops` and `meets_ranks` may be left out. Without `meets_ranks` a layer is never called for an empty batch.
 /// Rules: y = f(x); dx is overwritten and may be null (not wanted); gradients of parameters are
 /// added to and may be null (frozen); everything is asynchronous on the context's instance.
 namespace krama::nn {
@@ -140,6 +143,17 @@ Shape out_shape(const L& layer, const Shape& in) {
     return layer.out(in);
   } else {
     return in;
+  }
+}
+
+/// Floating-point operations of one forward; one for every element of the output where the layer does
+/// not say (elementwise layers, norms).
+template <LayerSpec L>
+std::int64_t flops_of(const L& layer, const Shape& in) {
+  if constexpr (requires { layer.flops(in); }) {
+    return layer.flops(in);
+  } else {
+    return out_shape(layer, in).size();
   }
 }
 

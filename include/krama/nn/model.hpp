@@ -93,9 +93,11 @@ class Model {
   }
   /// What a planner must know of block b for `samples` samples.
   [[nodiscard]] BlockNeeds needs(int b, std::int64_t samples) const {
-    std::vector<Shape> in;
-    for (const auto v : reads(b)) in.push_back(shape(v, samples));
-    return block_at(b).needs(in);
+    return block_at(b).needs(input_shapes(b, samples));
+  }
+  /// Floating-point operations of one forward of block b; a product and its addition are two.
+  [[nodiscard]] std::int64_t flops(int b, std::int64_t samples) const {
+    return block_at(b).flops(input_shapes(b, samples));
   }
 
   /// Some layer speaks to the other ranks during forward and backward, so that all ranks must run
@@ -183,6 +185,11 @@ class Model {
     return last_value();
   }
 
+  [[nodiscard]] std::vector<Shape> input_shapes(int b, std::int64_t samples) const {
+    std::vector<Shape> in;
+    for (const auto v : reads(b)) in.push_back(shape(v, samples));
+    return in;
+  }
   [[nodiscard]] ValueId last_value() const { return {static_cast<int>(values_.size()) - 1}; }
   void check(ValueId v) const {
     KRAMA_EXPECTS(v.index >= 0 && v.index < static_cast<int>(values_.size()),

@@ -67,6 +67,16 @@ Shape out(const N& n, const Shape& in) {
   }
 }
 
+/// Operations of one forward; a sum of a residual is one for every element.
+template <class N>
+std::int64_t flops(const N& n, const Shape& in) {
+  if constexpr (Container<N>) {
+    return n.flops(in);
+  } else {
+    return flops_of(n, in);
+  }
+}
+
 /// Declares parameters and tells `visit(first_param, prefix, meets_ranks)` for every leaf in order.
 template <class N, class Visit>
 void params(const N& n, ParamSpec& spec, Visit& visit) {

@@ -28,6 +28,9 @@ class Residual {
                   to_string(in), to_string(o));
     return o;
   }
+  [[nodiscard]] std::int64_t flops(const Shape& in) const {
+    return node::flops(inner_, in) + in.size();
+  }
   template <class Visit>
   void params(ParamSpec& spec, Visit& visit) const {
     node::params(inner_, spec, visit);

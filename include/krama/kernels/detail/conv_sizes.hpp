@@ -22,6 +22,10 @@ struct ConvSizes {
   /// What all output channels read at one place, ordered (group, kh, kw, channel of the group).
   KOKKOS_FUNCTION std::int64_t patch() const { return window.taps() * in_channels; }
 
+  /// A product and its addition for every weight at every place; padding is counted.
+  [[nodiscard]] std::int64_t flops() const {
+    return checked_product(2 * window.places(), checked_product(depth(), out_channels));
+  }
   /// One tap, exactly on the pixel of its place: a product of matrices as it stands.
   [[nodiscard]] bool pointwise() const {
     return window.taps() == 1 && window.in_h == window.out_h && window.in_w == window.out_w &&

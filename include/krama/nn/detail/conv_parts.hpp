@@ -46,8 +46,7 @@ void conv_bias_grad(const Context<D, T>& ctx, const char* label, Ref<const T, 4,
   auto db = ctx.template grad<1>(1);
   if (db.null()) return;
   const Ref<const T, 2, D> rows(dy.data(), {places, dy.extent(3)});
-  kernels::column_sums(ctx.exec(), label, rows, db.data(),
-                       ctx.template scratch<accum_t<T>>(1));
+  kernels::column_sums(ctx.exec(), label, rows, db.data(), ctx.template scratch<accum_t<T>>(1));
 }
 
 }  // namespace krama::nn::detail

@@ -42,6 +42,10 @@ struct CausalSelfAttention {
                   to_string(in));
     return in.with(-1, heads * head_features);
   }
+  /// Scores and weighted sums over the places that each may see.
+  [[nodiscard]] std::int64_t flops(const Shape& in) const {
+    return checked_product(4 * heads * head_features, in[0] * (in[1] * (in[1] + 1) / 2));
+  }
   template <class T>
   void stash(StashSpec& spec, const Shape& in) const {
     spec.add<accum_t<T>>(checked_product(in[0] * heads, in[1]));

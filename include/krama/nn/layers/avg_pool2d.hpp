@@ -23,6 +23,9 @@ struct AvgPool2d {
     const auto s = sizes(in);
     return {in[0], s.out_h, s.out_w, in[3]};
   }
+  [[nodiscard]] std::int64_t flops(const Shape& in) const {
+    return out(in).size() * kernel.h * kernel.w;
+  }
 
   template <Device D, class T>
   void forward(const Context<D, T>& ctx, Ref<const T, 4, D> x, Ref<T, 4, D> y) const {

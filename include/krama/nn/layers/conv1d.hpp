@@ -34,6 +34,9 @@ struct Conv1d {
     const Shape image = as_images().out({in[0], 1, in[1], in[2]});
     return {image[0], image[2], image[3]};
   }
+  [[nodiscard]] std::int64_t flops(const Shape& in) const {
+    return as_images().flops({in[0], 1, in[1], in[2]});
+  }
   void params(ParamSpec& spec) const { as_images().params(spec); }
   template <Device D, class T>
   void scratch(ScratchSpec& spec, const Shape& in) const {

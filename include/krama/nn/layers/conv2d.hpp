@@ -40,6 +40,7 @@ struct Conv2d {
     const auto s = sizes(in);
     return {in[0], s.window.out_h, s.window.out_w, out_channels};
   }
+  [[nodiscard]] std::int64_t flops(const Shape& in) const { return sizes(in).flops(); }
   void params(ParamSpec& spec) const {
     detail::check_conv(*this);
     detail::conv_params(*this, spec, {out_channels, kernel.h, kernel.w, in_channels / groups});

@@ -42,6 +42,7 @@ struct ConvTranspose2d {
     const auto s = sizes(in);
     return {in[0], s.window.in_h, s.window.in_w, out_channels};
   }
+  [[nodiscard]] std::int64_t flops(const Shape& in) const { return sizes(in).flops(); }
   void params(ParamSpec& spec) const {
     check();
     detail::conv_params(*this, spec, {in_channels, kernel.h, kernel.w, out_channels / groups});

@@ -22,6 +22,7 @@ struct GlobalAvgPool2d {
                   to_string(in));
     return {in[0], in[3]};
   }
+  [[nodiscard]] std::int64_t flops(const Shape& in) const { return in.size(); }
 
   template <Device D, class T>
   void forward(const Context<D, T>& ctx, Ref<const T, 4, D> x, Ref<T, 2, D> y) const {

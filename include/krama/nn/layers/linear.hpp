@@ -31,6 +31,9 @@ struct Linear {
                   to_string(in));
     return in.with(-1, out_features);
   }
+  [[nodiscard]] std::int64_t flops(const Shape& in) const {
+    return checked_product(2 * in.size(), out_features);
+  }
   void params(ParamSpec& spec) const {
     KRAMA_EXPECTS(in_features > 0 && out_features > 0,
                   "linear: features must be positive, found {} -> {}", in_features, out_features);

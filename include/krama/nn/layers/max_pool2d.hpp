@@ -60,6 +60,9 @@ struct MaxPool2d {
     const auto s = sizes(in);
     return {in[0], s.out_h, s.out_w, in[3]};
   }
+  [[nodiscard]] std::int64_t flops(const Shape& in) const {
+    return out(in).size() * kernel.h * kernel.w;
+  }
   template <class T>
   void stash(StashSpec& spec, const Shape& in) const {
     spec.add<std::int32_t>(out(in).size());
