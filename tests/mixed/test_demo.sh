@@ -59,7 +59,7 @@ grep -q "left -> left: [0-9.]* MiB" "$work/log" || fail "no traffic told: $(cat 
 grep -q "left: [1-9][0-9.]* MiB through staging" "$work/log" || fail "no staging told: $(cat "$work/log")"
 grep -q " left .*mpi, staged" "$work/log" || fail "no group in the table: $(cat "$work/log")"
 
-for file in metrics.jsonl trace.json checkpoint.safetensors; do
+for file in metrics.jsonl trace.json timeline.svg checkpoint.safetensors; do
   [ -s "$work/whole/$file" ] || fail "there is no $file"
 done
 python3 - "$work/whole" <<'PY' || fail "metrics or trace cannot be read"
