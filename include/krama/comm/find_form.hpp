@@ -40,9 +40,10 @@ inline Form form_of_name(std::string_view name, const std::vector<int>& group_of
        {Form::star(), Form::ring(), Form::halving(), Form::hierarchical(group_of)}) {
     if (form.name() == name) return form;
   }
-  throw Error(fmt::format("KRAMA_FORM is \"{}\"; wanted automatic, deterministic, star, ring, "
-                          "halving or hierarchical",
-                          name));
+  throw Error(
+      fmt::format("KRAMA_FORM is \"{}\"; wanted automatic, deterministic, star, ring, "
+                  "halving or hierarchical",
+                  name));
 }
 
 /// The form for `job`, with the predictions that speak for it. Pure.
@@ -68,8 +69,7 @@ inline FormFound explained_choice(const FormJob& job) {
 /// run whose bits must be repeated names its form. Collective over comm; waits.
 /// \throws Error, the same on every rank, when `wanted` is no form or differs among ranks
 template <Communicator C>
-FormFound find_form(C& comm, const Topology& topology,
-                    const std::string& wanted = default_form()) {
+FormFound find_form(C& comm, const Topology& topology, const std::string& wanted = default_form()) {
   KRAMA_EXPECTS(topology.ranks() == comm.size(),
                 "find_form: a topology of {} ranks for a communicator of {}", topology.ranks(),
                 comm.size());
