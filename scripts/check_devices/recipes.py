@@ -27,7 +27,7 @@ KERNELS = {
         "T: kernels::conv_weight_grad<E, T, M>(any, any, any, any, any, any);",
     ],
     "kernels/elementwise.hpp": ["T: kernels::add<E, T, M>(any, any, any, any);"],
-    "kernels/difference.hpp": ["A: kernels::scaled_difference<E, A, M>(any, any, any, any, any);"],
+    "kernels/difference.hpp": ["T: kernels::scaled_difference<E, T, M>(any, any, any, any, any);"],
     "kernels/embedding.hpp": [
         "T: kernels::embed<E, T, M>(any, any, any, any, any);",
         "T: kernels::embed_grad<E, T, M>(any, any, any, any, any, any, any);",
