@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include <krama/comm/form.hpp>
@@ -59,33 +60,39 @@ inline double predicted_seconds(const Form& form, const FormJob& job) {
   return *std::max_element(port.begin(), port.end()) + longest_way;
 }
 
-/// The forms that a choice is made from, the simplest first.
-inline std::vector<Form> form_candidates(const FormJob& job) {
-  std::vector<Form> candidates{Form::star()};
-  if (job.links.groups() > 1) candidates.push_back(Form::hierarchical(job.group_of));
-  candidates.push_back(Form::halving());
-  candidates.push_back(Form::ring());
-  return candidates;
-}
+struct FormPrediction {
+  Form form;
+  double seconds = 0;
+};
 
-/// The form with the least predicted time; among equals the simplest. Pure, so ranks that have the
-/// same job choose alike.
-inline Form choose_form(const FormJob& job) {
+/// What an allreduce would take along each form that a choice is made from, the simplest first.
+inline std::vector<FormPrediction> predict_forms(const FormJob& job) {
   KRAMA_EXPECTS(!job.group_of.empty(), "choose_form: no ranks");
   const int most = *std::max_element(job.group_of.begin(), job.group_of.end());
   KRAMA_EXPECTS(most < job.links.groups(), "choose_form: group {} has no links in a table of {}",
                 most, job.links.groups());
-  const auto candidates = form_candidates(job);
-  Form best = candidates.front();
-  double least = predicted_seconds(best, job);
-  for (const Form& form : candidates) {
+  std::vector<Form> forms{Form::star()};
+  if (most > 0) forms.push_back(Form::hierarchical(job.group_of));
+  forms.push_back(Form::halving());
+  forms.push_back(Form::ring());
+  std::vector<FormPrediction> predictions;
+  for (Form& form : forms) {
     const double seconds = predicted_seconds(form, job);
-    if (seconds < 0.98 * least) {
-      best = form;
-      least = seconds;
-    }
+    predictions.push_back({std::move(form), seconds});
   }
-  return best;
+  return predictions;
 }
+
+/// The one with the least predicted time; among equals the simplest.
+inline const FormPrediction& best_of(const std::vector<FormPrediction>& predictions) {
+  const FormPrediction* best = &predictions.front();
+  for (const auto& p : predictions) {
+    if (p.seconds < 0.98 * best->seconds) best = &p;
+  }
+  return *best;
+}
+
+/// Pure, so ranks that have the same job choose alike.
+inline Form choose_form(const FormJob& job) { return best_of(predict_forms(job)).form; }
 
 }  // namespace krama

@@ -2,13 +2,10 @@
 // Copyright (c) the Krama authors
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
-#include <cstdlib>
+#include <cstddef>
 #include <fmt/core.h>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <krama/comm/choose_form.hpp>
@@ -21,12 +18,6 @@
 /// Which form a job's sums take: asked for by name, or chosen once from measured links.
 namespace krama {
 
-/// KRAMA_FORM, "automatic" when it is unset or empty.
-inline std::string default_form() {
-  const char* name = std::getenv("KRAMA_FORM");
-  return name == nullptr || *name == '\0' ? "automatic" : name;
-}
-
 struct FormFound {
   Form form;
   std::string reason;  ///< for people
@@ -36,10 +27,8 @@ struct FormFound {
 /// the links. \throws Error for any other word
 inline Form form_of_name(std::string_view name, const std::vector<int>& group_of) {
   if (name == "deterministic") return Form::star();
-  for (const Form& form :
-       {Form::star(), Form::ring(), Form::halving(), Form::hierarchical(group_of)}) {
-    if (form.name() == name) return form;
-  }
+  if (name == name_of(FormKind::hierarchical)) return Form::hierarchical(group_of);
+  if (const auto form = Form::without_groups(name)) return *form;
   throw Error(
       fmt::format("KRAMA_FORM is \"{}\"; wanted automatic, deterministic, star, ring, "
                   "halving or hierarchical",
@@ -48,18 +37,17 @@ inline Form form_of_name(std::string_view name, const std::vector<int>& group_of
 
 /// The form for `job`, with the predictions that speak for it. Pure.
 inline FormFound explained_choice(const FormJob& job) {
-  const auto predicted = [&job](const Form& form) {
-    return fmt::format("{} {:.3g} ms", form.name(), 1e3 * predicted_seconds(form, job));
+  const auto predictions = predict_forms(job);
+  const FormPrediction& best = best_of(predictions);
+  const auto in_words = [](const FormPrediction& p) {
+    return fmt::format("{} {:.3g} ms", p.form.name(), 1e3 * p.seconds);
   };
-  FormFound found{choose_form(job), ""};
   std::string others;
-  for (const Form& form : form_candidates(job)) {
-    if (form == found.form) continue;
-    others += fmt::format("{}{}", others.empty() ? "" : ", ", predicted(form));
+  for (const auto& p : predictions) {
+    if (&p != &best) others += (others.empty() ? "" : ", ") + in_words(p);
   }
-  found.reason = fmt::format("predicted for {} MiB: {} against {}", job.bytes >> 20,
-                             predicted(found.form), others);
-  return found;
+  return {best.form, fmt::format("predicted for {} MiB: {} against {}", job.bytes >> 20,
+                                 in_words(best), others)};
 }
 
 /// What sums over comm's ranks should travel along. `wanted` is a name, the same on all ranks, or

@@ -6,6 +6,8 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -107,6 +109,14 @@ class Form {
     return f;
   }
 
+  /// The form of this name that needs no groups; none for any other word.
+  static std::optional<Form> without_groups(std::string_view name) {
+    for (const FormKind kind : {FormKind::star, FormKind::ring, FormKind::halving}) {
+      if (name == name_of(kind)) return Form(kind);
+    }
+    return std::nullopt;
+  }
+
   [[nodiscard]] FormKind kind() const { return kind_; }
   [[nodiscard]] std::string name() const { return std::string(name_of(kind_)); }
   /// Ranks that the form is made for; 0: any number.
@@ -119,12 +129,8 @@ class Form {
   }
   /// What `text()` wrote. \throws Error when it did not write that
   static Form parse(std::string_view text) {
-    std::vector<std::string> words = split(text, ' ');
-    if (words.size() == 1) {
-      for (const Form& form : {star(), ring(), halving()}) {
-        if (form.name() == words[0]) return form;
-      }
-    }
+    if (const auto form = without_groups(text)) return *form;
+    const std::vector<std::string> words = split(text, ' ');
     KRAMA_EXPECTS(words.size() > 1 && words[0] == name_of(FormKind::hierarchical),
                   "form: \"{}\" is none", text);
     std::vector<int> group_of;
@@ -190,5 +196,11 @@ class Form {
   std::vector<std::vector<int>> members_;  ///< of each group, in rank order
   std::vector<int> place_;                 ///< of each rank in its group
 };
+
+/// KRAMA_FORM, "automatic" when it is unset or empty.
+inline std::string default_form() {
+  const char* name = std::getenv("KRAMA_FORM");
+  return name == nullptr || *name == '\0' ? "automatic" : name;
+}
 
 }  // namespace krama

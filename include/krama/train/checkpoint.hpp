@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include <krama/comm/find_form.hpp>
+#include <krama/comm/form.hpp>
 #include <krama/io/safetensors.hpp>
 #include <krama/tensor/copy.hpp>
 #include <krama/train/together.hpp>
@@ -90,11 +90,11 @@ inline std::string metadata_text(const io::SafetensorsReader& file, const std::s
   return at == file.metadata().end() ? "" : at->second;
 }
 
-/// The form of the run that wrote the file, if it had as many ranks as this one.
+/// The form to go on with: that of the run that wrote the file, if it had as many ranks as this one
+/// and nobody asks for another; else empty.
 inline std::string form_text(const io::SafetensorsReader& file, int ranks) {
-  return metadata_text(file, "krama.ranks") == std::to_string(ranks)
-             ? metadata_text(file, "krama.form")
-             : "";
+  const bool same_ranks = metadata_text(file, "krama.ranks") == std::to_string(ranks);
+  return same_ranks && default_form() == "automatic" ? metadata_text(file, "krama.form") : "";
 }
 
 }  // namespace detail
@@ -197,8 +197,8 @@ void load_checkpoint(const E& exec, Trainer& t, const std::filesystem::path& pat
   }
   t.comm().sum(progress, "checkpoint progress");  // only rank 0's are not zero
   // With the form that it had, the run goes on to the bits that it would have reached.
-  const auto forms = t.comm().gather_text(form, "checkpoint form");
-  if (!forms[0].empty() && default_form() == "automatic") t.comm().set_form(Form::parse(forms[0]));
+  form = t.comm().gather_text(form, "checkpoint form").front();
+  if (!form.empty()) t.comm().set_form(Form::parse(form));
   t.set_steps_done(progress[0]);
   t.executor().set_updates(progress[1]);
   t.shares().resume(progress[0],
