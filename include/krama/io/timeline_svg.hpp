@@ -3,9 +3,9 @@
 #pragma once
 
 #include <krama/io/atomic_file.hpp>
+#include <krama/io/detail/fixed_number.hpp>
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <filesystem>
@@ -91,13 +91,7 @@ class TimelineSvg {
       "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#999999"};
 
   static double top(std::size_t row) { return row_height * static_cast<double>(row); }
-  /// Two places, independent of the locale.
-  static std::string number(double value) {
-    std::array<char, 64> buffer{};
-    const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,
-                                   std::chars_format::fixed, 2);
-    return {buffer.data(), end.ptr};
-  }
+  static std::string number(double value) { return detail::fixed_number(value, 2); }
   static std::string escaped(std::string_view text) {
     std::string out;
     for (const char c : text) {

@@ -3,8 +3,7 @@
 #pragma once
 
 #include <krama/io/atomic_file.hpp>
-#include <array>
-#include <charconv>
+#include <krama/io/detail/fixed_number.hpp>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
@@ -78,14 +77,11 @@ class TraceWriter {
   }
   static std::string text(std::string_view value) { return dump(nlohmann::json(value)); }
 
-  /// Nanosecond resolution, never in exponent form, independent of the locale.
+  /// Nanosecond resolution.
   static std::string number(double value) {
-    std::array<char, 64> buffer{};
     // 1e15 us are 32 years: more is a mistake in the caller's clock.
     if (!(std::abs(value) < 1e15)) throw std::invalid_argument("TraceWriter: impossible time");
-    const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,
-                                   std::chars_format::fixed, 3);
-    return {buffer.data(), end.ptr};
+    return detail::fixed_number(value, 3);
   }
 
   static std::string place(TraceLane lane) {

@@ -48,8 +48,8 @@ class RunFolder {
     if (metrics_) metrics_->write(line);
   }
 
-  /// Writes every rank's recorded instructions: a process a rank, a thread a lane; and draws a step. Times count from
-  /// each recorder's start, so start them after a barrier. Collective over comm.
+  /// Writes every rank's recorded instructions: a process a rank, a thread a lane; and draws a step.
+  /// Times count from each recorder's start, so start them after a barrier. Collective over comm.
   template <Communicator C>
   void write_trace(C& comm, const TraceRecorder& mine) {
     std::string text;
