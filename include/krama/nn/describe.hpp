@@ -58,7 +58,8 @@ std::int64_t flops(const Model<D, T>& model, std::int64_t samples) {
   return n;
 }
 
-/// A table: block, shape of its output, parameters, operations of forward, bytes kept for backward; then the sums.
+/// A table: block, shape of its output, parameters, operations of forward, bytes kept for backward;
+/// then the sums.
 template <Device D, Scalar T>
 std::string describe(const Model<D, T>& model, std::int64_t samples) {
   const auto row = [](const std::string& block, const std::string& output, const auto& parameters,

@@ -33,8 +33,8 @@
 ///   template <Device D, class T> void forward(const Context<D, T>&, x, y) const
 ///   template <Device D, class T> void backward(const Context<D, T>&, saved, dy, dx) const
 ///
-/// `rank`, `in_place`, `input_type`, `out` (same shape), `params`, `stash`, `scratch`,
-/// `flops` and `meets_ranks` may be left out. Without `meets_ranks` a layer is never called for an empty batch.
+/// `rank`, `in_place`, `input_type`, `out` (same shape), `params`, `stash`, `scratch`, `flops` and
+/// `meets_ranks` may be left out. Without `meets_ranks` a layer is never called for an empty batch.
 /// Rules: y = f(x); dx is overwritten and may be null (not wanted); gradients of parameters are
 /// added to and may be null (frozen); everything is asynchronous on the context's instance.
 namespace krama::nn {

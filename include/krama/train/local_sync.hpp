@@ -86,14 +86,12 @@ class LocalSync {
       return false;
     }
     if (options_.rule != LocalRule::cocod) {
-      start(store_->values());
-      finish();
-      copy(exec_, store_->values(), anchor_.ref());
-    } else {
-      catch_up();
-      copy(exec_, snapshot_.ref(), store_->values());
-      start(snapshot_.ref());
+      settle();
+      return true;
     }
+    catch_up();
+    copy(exec_, snapshot_.ref(), store_->values());
+    start(snapshot_.ref());
     store_->refresh_working(exec_);
     return true;
   }
