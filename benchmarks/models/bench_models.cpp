@@ -13,8 +13,6 @@
 
 #include "support/time_steps.hpp"
 
-#include <cstdlib>
-
 namespace {
 
 using D = krama::DefaultDevice;
@@ -52,14 +50,5 @@ StepProblem make(std::string_view name) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const Kokkos::ScopeGuard kokkos(argc, argv);
-  const std::string name = argc > 1 ? argv[1] : "resnet18";
-  const int steps = argc > 2 ? std::atoi(argv[2]) : 5;
-  if (name == "sgemm") {
-    krama::bench::time_sgemm();
-    return 0;
-  }
-  krama::bench::time_steps(name, make(name), steps,
-                           argc > 3 && std::string_view(argv[3]) == "profile");
-  return 0;
+  return krama::bench::step_bench(argc, argv, "resnet18", 5, make);
 }

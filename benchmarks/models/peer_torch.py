@@ -15,7 +15,7 @@ from torch import nn
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "support"))
 from torch_gpt import Gpt  # noqa: E402
-from torch_step import time_steps  # noqa: E402
+from torch_step import samples, targets, time_steps  # noqa: E402
 
 
 def conv(i, o, kernel, stride=1):
@@ -176,16 +176,14 @@ def main():
     if name in IMAGES:
         make, batch, channels, size, classes = IMAGES[name]
         model = make()
-        x = torch.arange(batch * channels * size * size).mul(7919).remainder(251) / 251.0
-        x = x.view(batch, size, size, channels).permute(0, 3, 1, 2).contiguous()
+        x = (samples(batch, size, size, channels) / 251.0).permute(0, 3, 1, 2).contiguous()
         rows = batch * size * size if name == "unet" else batch
     else:
         batch, context, classes = 8, 256, 256
         model = Gpt(384, 6, 6, context) if name == "gpt2" else Llama(384, 6, 6, context, 1024)
         rows = batch * context
-        x = torch.arange(rows).mul(7919).remainder(251).view(batch, context)
-    y = torch.arange(rows).mul(104729).remainder(classes)
-    time_steps(name, model, x, y, classes, steps, form)
+        x = samples(batch, context)
+    time_steps(name, model, x, targets(rows, classes), classes, steps, form)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <string>
 #include <string_view>
@@ -117,6 +118,21 @@ inline void time_steps(std::string_view name, const StepProblem& p, int steps, b
     where[key] += (e.end_us - e.begin_us) / 5e3;
   }
   for (const auto& [key, time] : where) std::printf("  %-28s %9.4f ms\n", key.c_str(), time);
+}
+
+/// The program of a bench: `bench [NAME [STEPS [profile]]]`; "sgemm" as NAME times one product.
+/// `make(name)` gives the StepProblem of that name.
+template <class Make>
+int step_bench(int argc, char** argv, const char* first_name, int first_steps, Make&& make) {
+  const Kokkos::ScopeGuard kokkos(argc, argv);
+  const std::string name = argc > 1 ? argv[1] : first_name;
+  const int steps = argc > 2 ? std::atoi(argv[2]) : first_steps;
+  if (name == "sgemm") {
+    time_sgemm();
+  } else {
+    time_steps(name, make(name), steps, argc > 3 && std::string_view(argv[3]) == "profile");
+  }
+  return 0;
 }
 
 }  // namespace krama::bench

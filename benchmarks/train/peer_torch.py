@@ -13,7 +13,7 @@ from torch import nn
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from torch_gpt import Gpt  # noqa: E402
-from torch_step import time_steps  # noqa: E402
+from torch_step import samples, targets, time_steps  # noqa: E402
 
 GPT = {"gpt128": (128, 4, 4, 128, 16), "gpt384": (384, 6, 6, 256, 8)}
 MLP = {"mlp32": 32, "mlp128": 128, "mlp1024": 1024}
@@ -26,16 +26,14 @@ def main():
     if config in GPT:
         d, layers, heads, context, batch = GPT[config]
         model = Gpt(d, layers, heads, context)
-        x = torch.arange(batch * context).mul(7919).remainder(251).view(batch, context)
-        y = torch.arange(batch * context).mul(104729).remainder(256)
-        classes = 256
+        x = samples(batch, context)
+        rows, classes = batch * context, 256
     else:
         batch = MLP[config]
         model = nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10))
-        x = torch.arange(batch * 784).mul(7919).remainder(251).view(batch, 784) / 251.0
-        y = torch.arange(batch).mul(104729).remainder(10)
-        classes = 10
-    time_steps(config, model, x, y, classes, steps, form)
+        x = samples(batch, 784) / 251.0
+        rows, classes = batch, 10
+    time_steps(config, model, x, targets(rows, classes), classes, steps, form)
 
 
 if __name__ == "__main__":
