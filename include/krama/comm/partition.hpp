@@ -51,7 +51,9 @@ class Partition {
     }
     KRAMA_EXPECTS(total > 0 && std::isfinite(total), "partition: the weights add up to {}", total);
 
-    std::vector<std::int64_t> cuts{0};
+    std::vector<std::int64_t> cuts;
+    cuts.reserve(weights.size() + 1);
+    cuts.push_back(0);
     double running = 0;
     for (const double w : weights) {
       running += w;

@@ -98,7 +98,7 @@ GemmDoor gemm_rule(const GemmArgs<T, T, TC>& g, bool of_batch) {
   if constexpr (!vendor_space<E>) return GemmDoor::packed;
   const std::int64_t work = g.m * g.n * g.k;
   if constexpr (openblas_takes<T, T, TC>) {
-    const bool small = work <= (g.n < 16 ? tiny_work : 3 * tiny_work);
+    const bool small = work <= (g.n < 16 ? tiny_work : 2 * tiny_work);
     if (small && g.bias == nullptr && !of_batch) return GemmDoor::openblas;
   }
   if constexpr (onednn_takes<T, T, TC>) {

@@ -62,9 +62,9 @@ class Patience {
   /// Call after a poll that found nothing; `fill` adds the missing ranks to a stall's report.
   template <class Fill>
   void nothing_yet(const Waiting& waiting, Fill&& fill) {
-    // Short waits spin where every rank has a core of its own; long ones always let others run
+    // Short waits spin, shorter ones where ranks share cores; long ones always let others run
     // (which costs nothing when nobody wants to).
-    if (waiting.yield || polls_ > 512) sched_yield();
+    if (polls_ > (waiting.yield ? 32U : 512U)) sched_yield();
     if ((++polls_ & 0x3FU) != 0) return;
     const auto now = std::chrono::steady_clock::now();
     if (polls_ == 0x40U) since_ = now;

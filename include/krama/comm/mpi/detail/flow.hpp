@@ -43,19 +43,22 @@ class Flow {
         work_(state.workspaces.take()),
         kept_(state.route(partition, chunk_of(state, window_))),
         route_(*kept_),
-        peers_(route_.peers().size()),
-        waiting_for_(route_.chunks().size()),
-        sources_(static_cast<std::size_t>(route_.edge_count())) {
+        peers_(work_->peers),
+        waiting_for_(work_->waiting_for),
+        sources_(work_->sources) {
     work_->flight.count_in(state.traffic);
     work_->flight.emulate(state.options.emulated, state.rank);
+    peers_.resize(route_.peers().size());
+    waiting_for_.resize(route_.chunks().size());
+    sources_.resize(static_cast<std::size_t>(route_.edge_count()));
     std::int64_t slots = 0;
     for (std::size_t p = 0; p < peers_.size(); ++p) {
       const Route::Peer& lines = route_.peers()[p];
-      Peer& peer = peers_[p];
-      peer.up_to.left = chunks_in(lines.up_to);
-      peer.down_to.left = chunks_in(lines.down_to);
-      peer.up_from.left = chunks_in(lines.up_from);
-      peer.down_from.left = chunks_in(lines.down_from);
+      PeerProgress& peer = peers_[p];
+      peer.up_to.restart(lines.up_to);
+      peer.down_to.restart(lines.down_to);
+      peer.up_from.restart(lines.up_from);
+      peer.down_from.restart(lines.down_from);
       if (!reduce_) continue;
       std::int64_t longest = 0;
       for (const auto& m : lines.up_from.messages) longest = std::max(longest, m.count);
@@ -103,18 +106,6 @@ class Flow {
  private:
   enum Kind : std::int64_t { up_sent, up_come, down_sent, down_come };
 
-  /// How far one line has got.
-  struct Progress {
-    std::vector<std::int32_t> left;  ///< chunks of each message that are not yet ready
-    std::int32_t next = 0;           ///< message to start next
-    std::int32_t under_way = 0;
-  };
-  struct Peer {
-    Progress up_to, up_from, down_to, down_from;
-    std::int64_t slot = 0;  ///< in scratch, elements
-    std::int64_t slot_length = 0;
-  };
-
   static std::int64_t chunk_of(const State& s, int window) {
     const auto size = static_cast<std::int64_t>(sizeof(A));
     const std::int64_t chunk =
@@ -124,17 +115,10 @@ class Flow {
     const std::int64_t slots = std::int64_t{window} * std::max(1, s.size - 1);
     return std::max<std::int64_t>(1, std::min(chunk, most_scratch / (slots * size)));
   }
-  static std::vector<std::int32_t> chunks_in(const Route::Line& line) {
-    std::vector<std::int32_t> n;
-    n.reserve(line.messages.size());
-    for (const auto& m : line.messages) n.push_back(m.chunks);
-    return n;
-  }
-
   [[nodiscard]] const Route::Peer& lines(int p) const {
     return route_.peers()[static_cast<std::size_t>(p)];
   }
-  [[nodiscard]] Peer& peer(int p) { return peers_[static_cast<std::size_t>(p)]; }
+  [[nodiscard]] PeerProgress& peer(int p) { return peers_[static_cast<std::size_t>(p)]; }
   [[nodiscard]] const Route::Chunk& chunk(std::int32_t c) const {
     return route_.chunks()[static_cast<std::size_t>(c)];
   }
@@ -174,8 +158,10 @@ class Flow {
   }
 
   /// One chunk less to wait for: the message may be next.
-  static void ready(Progress& line, std::int32_t m) { --line.left[static_cast<std::size_t>(m)]; }
-  [[nodiscard]] static bool may_start(const Progress& line) {
+  static void ready(LineProgress& line, std::int32_t m) {
+    --line.left[static_cast<std::size_t>(m)];
+  }
+  [[nodiscard]] static bool may_start(const LineProgress& line) {
     return line.next < static_cast<std::int32_t>(line.left.size()) &&
            line.left[static_cast<std::size_t>(line.next)] == 0;
   }
@@ -197,7 +183,7 @@ class Flow {
 
   void give(int p) { start(peer(p).up_to, lines(p).up_to, p, up_sent, tag_); }
   void offer(int p) { start(peer(p).down_to, lines(p).down_to, p, down_sent, tag_ | down_bit); }
-  void start(Progress& line, const Route::Line& route, int p, Kind kind, int tag) {
+  void start(LineProgress& line, const Route::Line& route, int p, Kind kind, int tag) {
     while (line.under_way < window_ && may_start(line)) {
       const std::int32_t m = line.next++;
       ++line.under_way;
@@ -207,7 +193,7 @@ class Flow {
   }
   /// Receives sums into free slots.
   void take(int p) {
-    Progress& line = peer(p).up_from;
+    LineProgress& line = peer(p).up_from;
     while (line.under_way < window_ && line.next < static_cast<std::int32_t>(line.left.size())) {
       const std::int32_t m = line.next++;
       ++line.under_way;
@@ -216,7 +202,7 @@ class Flow {
     }
   }
   void fetch(int p) {
-    Progress& line = peer(p).down_from;
+    LineProgress& line = peer(p).down_from;
     while (may_start(line)) {
       const std::int32_t m = line.next++;
       const auto& msg = message(lines(p).down_from, m);
@@ -277,7 +263,7 @@ class Flow {
     for (std::int32_t i = 0; i < ch.n_children; ++i) {
       if (mine != nullptr && child[i].peer > s_.rank)
         terms_.push_back(std::exchange(mine, nullptr));
-      terms_.push_back(sources_[static_cast<std::size_t>(ch.children + i)]);
+      terms_.push_back(static_cast<const A*>(sources_[static_cast<std::size_t>(ch.children + i)]));
     }
     if (mine != nullptr) terms_.push_back(mine);
     if constexpr (Reducible<A>) {  // others are only gathered
@@ -287,7 +273,7 @@ class Flow {
 
   /// A chunk of an incoming message has been added; slots are freed in the order of messages.
   void consumed(int p, std::int32_t m) {
-    Progress& line = peer(p).up_from;
+    LineProgress& line = peer(p).up_from;
     ready(line, m);
     std::int32_t oldest = line.next - line.under_way;
     while (line.under_way > 0 && line.left[static_cast<std::size_t>(oldest)] == 0) {
@@ -308,9 +294,9 @@ class Flow {
   std::unique_ptr<Workspace> work_;
   std::shared_ptr<const Route> kept_;
   const Route& route_;
-  std::vector<Peer> peers_;
-  std::vector<std::int32_t> waiting_for_;  ///< by chunk: children whose sums are not here
-  std::vector<const A*> sources_;          ///< by edge: where a child's sum lies
+  std::vector<PeerProgress>& peers_;
+  std::vector<std::int32_t>& waiting_for_;
+  std::vector<const void*>& sources_;
   std::vector<const A*> terms_;
 };
 
