@@ -88,6 +88,10 @@ class Trainer {
     KRAMA_EXPECTS(bytes >= 0, "a memory budget of {} bytes", bytes);
     const std::int64_t before = std::exchange(budget_, bytes);
     memory_plan_.clear();
+    // Named here only, so that programs without a budget do not compile the planner.
+    make_plan_ = [](Trainer& t, const Run& run) {
+      return train_within(t.exec_, t.executor_, t.comm_, t.budget_, run);
+    };
     if (before > 0 && bytes == 0) executor_.adopt({});
   }
   /// The plan of this rank in words; empty before the first `fit` with a budget.
@@ -157,6 +161,7 @@ class Trainer {
 
  private:
   using Clock = std::chrono::steady_clock;
+  using Run = std::function<void()>;
 
   static double seconds_since(Clock::time_point t) {
     return std::chrono::duration<double>(Clock::now() - t).count();
@@ -168,7 +173,7 @@ class Trainer {
     const std::int64_t first = first_of(samples);
     const std::int64_t mine = samples[static_cast<std::size_t>(comm_.rank())];
     const auto ids = sequence.ids(steps_ * options_.global_batch + first, mine);
-    memory_plan_ = train_within(exec_, executor_, comm_, budget_, [&] {
+    memory_plan_ = make_plan_(*this, [&] {
       executor_.gradients_only(options_.seed, first, mine,
                                feeder.feed(ids, options_.executor.micro_batch));
     });
@@ -253,6 +258,7 @@ class Trainer {
   ShareSteering shares_;
   Exec executor_;
   std::int64_t budget_ = 0;
+  std::function<std::string(Trainer&, const Run&)> make_plan_;
   std::string memory_plan_;
   std::int64_t steps_ = 0;
   double fraction_ = 0;
