@@ -8,6 +8,10 @@ space, memory space and device; `any` converts to every argument.
 """
 
 KERNELS = {
+    "kernels/adaptive_pool.hpp": [
+        "T: kernels::adaptive_avg_pool<E, T, M>(any, any, any, any);",
+        "T: kernels::adaptive_avg_pool_grad<E, T, M>(any, any, any, any);",
+    ],
     "kernels/attention.hpp": [
         "T: kernels::attention_table<E, accum_t<T>>(any, any, any, any);",
         "T: kernels::attention_forward<E, T>(any, any);",
@@ -114,6 +118,8 @@ PROGRAM_KERNELS = {
 
 # Layers without kernels of their own: those of kernels/ that must come with them.
 LAYER_KERNELS = {
+    "AdaptiveAvgPool2d": ["AdaptiveAvgForward", "AdaptiveAvgBackward"],
+    "AvgPool1d": ["AvgPoolForward", "AvgPoolBackward"],
     "AvgPool2d": ["AvgPoolForward", "AvgPoolBackward"],
     "BatchNorm": ["ChannelMoments", "JoinChannelMoments", "ChannelSums", "JoinChannelSums",
                   "ChannelAffine", "ChannelBackward", "ChannelParamGrads"],
@@ -130,6 +136,7 @@ LAYER_KERNELS = {
                   "ChannelAffine", "ChannelBackward", "ChannelParamGrads"],
     "LayerNorm": ["NormForward", "NormBackwardRows", "NormBackwardColumns"],
     "Linear": ["PortableGemm", "BiasGrad"],
+    "MaxPool1d": ["MaxPoolForward", "MaxPoolBackward"],
     "MaxPool2d": ["MaxPoolForward", "MaxPoolBackward"],
     "RmsNorm": ["NormForward", "NormBackwardRows", "NormBackwardColumns"],
 }
