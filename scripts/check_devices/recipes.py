@@ -64,6 +64,7 @@ KERNELS = {
     ],
     "kernels/rope.hpp": ["A: kernels::rope_table<E, A>(any, any, any, any, any);"],
     "kernels/row_reduce.hpp": ["A: kokkos_ext::launch<E, Rows<A>>(any, any, any, any);"],
+    "kernels/scale.hpp": ["T: kernels::scale<E, T, M>(any, any, any);"],
     "kernels/vector_math.hpp": ["A: kokkos_ext::launch<E, Math<A>>(any, any, any, any);"],
     "kernels/move_window.hpp": [
         "T: kernels::move_window<E, T>(any, any, any, any, any, any, any, any, any, any, any);",
@@ -81,6 +82,7 @@ NOTHING_FOR_DEVICES = {
     "nn/losses/loss.hpp": "the frame of losses; every loss instantiates it",
     "nn/losses/per_output.hpp": "the frame of losses with a target an output; they instantiate it",
     "optim/clip.hpp": "host arithmetic",
+    "optim/loss_scale.hpp": "host arithmetic",
     "optim/optimizer.hpp": "the frame of optimizers; every optimizer instantiates it",
     "optim/schedule.hpp": "host arithmetic",
 }
