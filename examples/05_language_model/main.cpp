@@ -74,6 +74,7 @@ int train_in(World& world, const krama::Topology& topology, const example::Optio
   if (!o.replay_shares.empty()) train::replay_shares(world, o.replay_shares, options.shares);
   options.executor.micro_batch = std::min(o.micro_batch, o.batch);
   options.executor.clip_norm = o.clip;
+  if (std::is_same_v<T, krama::f16>) options.executor.loss_scaling.initial = o.loss_scale;
   if (o.recompute && o.memory_budget == 0) {
     options.executor.recompute.assign(static_cast<std::size_t>(model.block_count()), true);
   }
@@ -130,11 +131,16 @@ int train_in(World& world, const krama::Topology& topology, const example::Optio
                                      : 0.0);
     }
     progress.show(state, false);
+    if (r.outcome.skipped) {
+      progress.say(fmt::format("step {}: skipped, the gradient overflowed with a loss scale of {}",
+                               r.step, r.outcome.loss_scale));
+    }
     folder.metric({{"step", r.step},
                    {"loss", r.outcome.loss()},
                    {"gradient_norm", r.outcome.grad_norm},
                    {"learning_rate", r.learning_rate},
                    {"tokens_per_second", tokens / r.step_seconds},
+                   {"loss_scale", r.outcome.loss_scale},
                    {"seconds", r.seconds}});
     if (o.eval_every > 0 && r.step % o.eval_every == 0) validate();
     return true;
@@ -171,6 +177,7 @@ int main(int argc, char** argv) {
     const krama::Topology& topology = context.topology;
     if (options->precision == "f64") return train_in<double>(world, topology, *options);
     if (options->precision == "bf16") return train_in<krama::bf16>(world, topology, *options);
+    if (options->precision == "f16") return train_in<krama::f16>(world, topology, *options);
     return train_in<float>(world, topology, *options);
   });
 }

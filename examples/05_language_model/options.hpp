@@ -37,6 +37,7 @@ struct Options {
   double memory_budget = 0;
   std::uint64_t seed = 1;
   std::string precision = "f32";
+  double loss_scale = 1024;
   std::string shares = "auto";
   std::string replay_shares;
   std::int64_t eval_every = 0;
@@ -92,9 +93,14 @@ inline std::optional<Options> parse_options(int argc, char** argv, int rank) {
       ->capture_default_str()
       ->check(CLI::Range(0.0, 0.99))
       ->group(model);
-  app.add_option("--precision", o.precision, "Type of activations: f32, f64 or bf16")
+  app.add_option("--precision", o.precision, "Type of activations: f32, f64, bf16 or f16")
       ->capture_default_str()
-      ->check(CLI::IsMember({"f32", "f64", "bf16"}))
+      ->check(CLI::IsMember({"f32", "f64", "bf16", "f16"}))
+      ->group(model);
+  app.add_option("--loss-scale", o.loss_scale,
+                 "With f16: first scale of the loss, a power of two, then dynamic; 0: none")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber)
       ->group(model);
 
   auto* training = "Training";

@@ -8,6 +8,10 @@ space, memory space and device; `any` converts to every argument.
 """
 
 KERNELS = {
+    "kernels/adaptive_pool.hpp": [
+        "T: kernels::adaptive_avg_pool<E, T, M>(any, any, any, any);",
+        "T: kernels::adaptive_avg_pool_grad<E, T, M>(any, any, any, any);",
+    ],
     "kernels/attention.hpp": [
         "T: kernels::attention_table<E, accum_t<T>>(any, any, any, any);",
         "T: kernels::attention_forward<E, T>(any, any);",
@@ -60,6 +64,7 @@ KERNELS = {
     ],
     "kernels/rope.hpp": ["A: kernels::rope_table<E, A>(any, any, any, any, any);"],
     "kernels/row_reduce.hpp": ["A: kokkos_ext::launch<E, Rows<A>>(any, any, any, any);"],
+    "kernels/scale.hpp": ["T: kernels::scale<E, T, M>(any, any, any);"],
     "kernels/vector_math.hpp": ["A: kokkos_ext::launch<E, Math<A>>(any, any, any, any);"],
     "kernels/move_window.hpp": [
         "T: kernels::move_window<E, T>(any, any, any, any, any, any, any, any, any, any, any);",
@@ -77,6 +82,7 @@ NOTHING_FOR_DEVICES = {
     "nn/losses/loss.hpp": "the frame of losses; every loss instantiates it",
     "nn/losses/per_output.hpp": "the frame of losses with a target an output; they instantiate it",
     "optim/clip.hpp": "host arithmetic",
+    "optim/loss_scale.hpp": "host arithmetic",
     "optim/optimizer.hpp": "the frame of optimizers; every optimizer instantiates it",
     "optim/schedule.hpp": "host arithmetic",
 }
@@ -114,6 +120,8 @@ PROGRAM_KERNELS = {
 
 # Layers without kernels of their own: those of kernels/ that must come with them.
 LAYER_KERNELS = {
+    "AdaptiveAvgPool2d": ["AdaptiveAvgForward", "AdaptiveAvgBackward"],
+    "AvgPool1d": ["AvgPoolForward", "AvgPoolBackward"],
     "AvgPool2d": ["AvgPoolForward", "AvgPoolBackward"],
     "BatchNorm": ["ChannelMoments", "JoinChannelMoments", "ChannelSums", "JoinChannelSums",
                   "ChannelAffine", "ChannelBackward", "ChannelParamGrads"],
@@ -130,6 +138,7 @@ LAYER_KERNELS = {
                   "ChannelAffine", "ChannelBackward", "ChannelParamGrads"],
     "LayerNorm": ["NormForward", "NormBackwardRows", "NormBackwardColumns"],
     "Linear": ["PortableGemm", "BiasGrad"],
+    "MaxPool1d": ["MaxPoolForward", "MaxPoolBackward"],
     "MaxPool2d": ["MaxPoolForward", "MaxPoolBackward"],
     "RmsNorm": ["NormForward", "NormBackwardRows", "NormBackwardColumns"],
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # Copyright (c) the Krama authors
-"""Writes the reference numbers of test_golden_residual.cpp and test_golden_unet.cpp with PyTorch, in f64.
+"""Writes the reference numbers of test_golden_residual.cpp, test_golden_unet.cpp and test_golden_eeg.cpp with PyTorch, in f64.
 
 usage: ./toolbox run --full python3 tests/golden/make_network_golden.py
 
@@ -39,6 +39,15 @@ class Weights(dict):
     def biased_conv(self, x, name, out, kernel, padding):
         w, b = self.with_bias(name, (out, kernel, kernel, x.shape[1]), out)
         return F.conv2d(x, images_first(w), b, padding=padding)
+
+    def conv1d(self, x, name, out, kernel):
+        """The weight is (out, 1, length, in)."""
+        w, b = self.with_bias(name, (out, 1, kernel, x.shape[1]), out)
+        return F.conv1d(x, w[:, 0].permute(0, 2, 1), b)
+
+    def neurons(self, x, name, out):
+        w, b = self.with_bias(name, (out, x.shape[1]), out)
+        return F.linear(x, w, b)
 
     def grow(self, x, name, out):
         """The weight is (in, height, width, out)."""
@@ -134,6 +143,17 @@ def unet(w, images, levels, padding):
     return w.biased_conv(x, "head.conv", 3, 1, 0).permute(0, 2, 3, 1).contiguous()
 
 
+def eeg(w, windows, stages, hidden):
+    """Acharya et al. 2018; windows are (windows, samples, channels)."""
+    x = windows.permute(0, 2, 1)
+    for i, (channels, kernel) in enumerate(stages):
+        x = F.max_pool1d(F.relu(w.conv1d(x, f"stages.{i}.conv", channels, kernel)), 2)
+    x = x.permute(0, 2, 1).flatten(1)
+    for i, width in enumerate(hidden):
+        x = F.relu(w.neurons(x, f"hidden.{i}.linear", width))
+    return w.neurons(x, "head.linear", 3)
+
+
 def golden(file, network, size, **options):
     torch.manual_seed(17)
     w = Weights()
@@ -176,3 +196,4 @@ if __name__ == "__main__":
     golden("preact_bottleneck.safetensors", preact, (8, 8), widths=(4, 5), blocks=2, bottleneck=True)
     golden("unet_cropped.safetensors", unet, (18, 19), levels=(3, 5), padding=0)
     golden("unet_padded.safetensors", unet, (7, 9), levels=(3, 4, 5), padding=1)
+    golden("eeg.safetensors", eeg, (31,), stages=((3, 5), (4, 4), (5, 3)), hidden=(6,))

@@ -50,6 +50,19 @@ told = [line for line in told if "shares" in line]
 assert told and all(sum(line["shares"]) == 16 and line["reason"] for line in told), told
 PY
 
+# f16 with a scale of the loss that is too large at first: both ranks skip, lower it, and learn.
+KRAMA_PROGRESS=plain train --steps 14 --precision f16 --loss-scale 16777216 --shares 3:1 --out "$work/f16" ||
+  fail "f16: $(cat "$work/log")"
+grep -q "step 1: skipped, the gradient overflowed with a loss scale of 16777216" "$work/log" ||
+  fail "no skipped step told: $(cat "$work/log")"
+python3 - "$work/f16" <<'PY' || fail "f16: the scale did not fall, or nothing was learnt"
+import json, sys
+steps = [json.loads(line) for line in open(sys.argv[1] + "/metrics.jsonl")]
+steps = [s for s in steps if "loss_scale" in s]
+assert steps[0]["loss_scale"] == 2**24 and steps[-1]["loss_scale"] < 2**17, steps
+assert steps[-1]["loss"] < steps[0]["loss"] if steps[0]["loss"] else steps[-1]["loss"] < 6, steps
+PY
+
 # A group by name, staged: the same bits, and its bytes are told.
 KRAMA_QUIET=0 KRAMA_PROGRESS=plain KRAMA_GROUP=left KRAMA_TRANSPORT=staged train --steps 10 --shares 3:1 --out "$work/groups" ||
   fail "staged, in a group by name: $(cat "$work/log")"
@@ -88,6 +101,7 @@ expect "3 numbers for 2 ranks" --shares 1:2:3 --steps 2
 expect "shares out 16 samples" --replay-shares "$work/auto/checkpoint.safetensors" --batch 8 --steps 2
 expect "not a number" --shares sometimes --steps 2
 expect "cannot be divided" --features 33 --steps 2
+expect "powers of two" --precision f16 --loss-scale 1000 --steps 2
 expect "no such file" --resume --steps 2
 expect "was 1 when it was written" --resume --seed 2 --steps 20 --out "$work/whole"
 expect "another shape" --resume --features 64 --steps 20 --out "$work/whole"

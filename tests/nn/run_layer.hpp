@@ -24,7 +24,8 @@ struct LayerRun {
 /// empty: as initialised) and dy. `X` is the layer's input type.
 template <class T, class X, class L>
 LayerRun<T> run_layer(const L& layer, const Shape& in, const std::vector<X>& x,
-                      const std::vector<accum_t<T>>& params, const std::vector<T>& dy) {
+                      const std::vector<accum_t<T>>& params, const std::vector<T>& dy,
+                      bool training = true) {
   using D = TestDevice;
   using M = mem_of<D>;
   using A = accum_t<T>;
@@ -54,9 +55,9 @@ LayerRun<T> run_layer(const L& layer, const Shape& in, const std::vector<X>& x,
   upload(exec, tdy.ref(), std::span<const T>(dy));
   const AnyRef<M> ax{tx.data(), dtype_of<X>, in};
   const AnyRef<M> ay{ty.data(), dtype_of<T>, h.out()};
-  h.forward(ax, ay);
+  h.forward(ax, ay, training);
   h.backward(ax, ay, {tdy.data(), dtype_of<T>, h.out()},
-             {indices ? nullptr : tdx.data(), dtype_of<X>, in});
+             {indices ? nullptr : tdx.data(), dtype_of<X>, in}, training);
 
   LayerRun<T> r;
   for (const auto v : download(exec, ty.ref())) r.y.push_back(static_cast<A>(v));

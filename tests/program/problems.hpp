@@ -82,6 +82,10 @@ auto feed(const E& exec, const Data& d, std::int64_t first, std::int64_t count,
     } else if (to.input.dtype == DType::f64) {
       krama::upload(exec, to.input.template as<double, 1>(),
                     std::span<const double>(d.x.data() + x0, xn));
+    } else if (to.input.dtype == DType::f16) {
+      std::vector<krama::f16> x;
+      for (std::size_t i = 0; i < xn; ++i) x.emplace_back(static_cast<float>(d.x[x0 + i]));
+      krama::upload(exec, to.input.template as<krama::f16, 1>(), std::span<const krama::f16>(x));
     } else {
       std::vector<float> x;
       for (std::size_t i = 0; i < xn; ++i) x.push_back(static_cast<float>(d.x[x0 + i]));

@@ -14,7 +14,9 @@
 
 #include <krama/comm/communicator.hpp>
 #include <krama/comm/watchdog.hpp>
+#include <krama/kernels/scale.hpp>
 #include <krama/nn/losses/loss.hpp>
+#include <krama/optim/loss_scale.hpp>
 #include <krama/optim/optimizer.hpp>
 #include <krama/plan/offload.hpp>
 #include <krama/plan/overlap.hpp>
@@ -29,9 +31,10 @@
 namespace krama {
 
 struct ExecutorOptions {
-  std::int64_t micro_batch = 1;    ///< samples at most at once
-  std::int64_t memory_budget = 0;  ///< bytes for values and stashes; 0: no limit
-  double clip_norm = 0.0;          ///< global gradient norm at most this; 0: no clipping
+  std::int64_t micro_batch = 1;          ///< samples at most at once
+  std::int64_t memory_budget = 0;        ///< bytes for values and stashes; 0: no limit
+  double clip_norm = 0.0;                ///< global gradient norm at most this; 0: no clipping
+  optim::LossScaling loss_scaling = {};  ///< for f16; the same on every rank; default: none
   std::int64_t bucket_elements = 1 << 22;
   bool overlap = true;               ///< sums begin while backward goes on; the bits are the same
   std::vector<bool> recompute = {};  ///< blocks whose stash is made again; empty: none
@@ -77,7 +80,7 @@ class Executor {
         owner_(exec, store, std::move(optimizer), comm_,
                make_shard(store, options.bucket_elements, options.owner_weights,
                           owner_caps(options), comm_.rank(), comm_.size()),
-               options.clip_norm),
+               options.clip_norm, options.loss_scaling),
         last_blocks_(last_blocks(model, store, owner_.shard())),
         memory_(plan::plan_step_memory(step_program(1), step_sizes(model, options.micro_batch))),
         values_(exec, model, store, memory_, options.memory_budget, group_.get()),
@@ -183,6 +186,8 @@ class Executor {
   /// Number of updates made; the `step` of the next one is this plus 1.
   [[nodiscard]] std::int64_t updates() const { return owner_.updates(); }
   void set_updates(std::int64_t n) { owner_.set_updates(n); }
+  /// The scale of the next step's loss.
+  [[nodiscard]] optim::LossScaler& loss_scaler() { return owner_.loss_scaler(); }
   /// Runs of all instructions but update and gather: gradients stay in the store, summed to their
   /// owners. For tests and for users' own updates.
   StepOutcome gradients_only(std::uint64_t seed, std::int64_t first_sample, std::int64_t samples,
@@ -190,6 +195,10 @@ class Executor {
     batch_ = {first_sample, samples, seed, 0};
     run(begin_step(), feed,
         [](plan::Op op) { return op != plan::Op::update && op != plan::Op::gather; });
+    if (const double scale = owner_.loss_scaler().scale(); scale != 1.0) {
+      const TensorRef<A, 1, M> learnt(store_->grads().data(), {store_->buffers_begin()});
+      kernels::scale(exec_, learnt, static_cast<A>(1.0 / scale));
+    }
     return owner_.outcome();
   }
 
@@ -286,7 +295,7 @@ class Executor {
         store_->clear_grads(exec_);
         break;
       case Op::feed:
-        start_micro(i.micro, feed);
+        start_micro(i.micro, feed, training);
         break;
       case Op::forward:
         values_.forward(i.index, training, false);
@@ -325,7 +334,7 @@ class Executor {
     }
   }
 
-  void start_micro(int micro, const Feed& feed) {
+  void start_micro(int micro, const Feed& feed, bool training) {
     nn::BatchInfo b = batch_;
     const std::int64_t done = std::min(micro * options_.micro_batch, batch_.samples);
     b.first_sample += done;
@@ -333,6 +342,10 @@ class Executor {
     values_.begin(b);
     if (b.samples == 0) return;  // only here to take part in what layers say to other ranks
     feed(micro, {values_.value(model_->input_value()), targets_now(), weights_now()});
+    // A loss is linear in the weights of its rows, and so is its gradient: scaled weights scale both
+    // before anything is rounded to T, whatever the loss.
+    const double scale = owner_.loss_scaler().scale();
+    if (training && scale != 1.0) kernels::scale(exec_, weights_now(), static_cast<A>(scale));
   }
   [[nodiscard]] Ref<const T, 2, D> output_now() const {
     return values_.value(model_->output_value()).template as<T, 2>();

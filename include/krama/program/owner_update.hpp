@@ -14,6 +14,7 @@
 #include <krama/comm/communicator.hpp>
 #include <krama/kernels/reduce.hpp>
 #include <krama/optim/clip.hpp>
+#include <krama/optim/loss_scale.hpp>
 #include <krama/optim/optimizer.hpp>
 #include <krama/program/gather_numbers.hpp>
 #include <krama/program/shard.hpp>
@@ -26,6 +27,9 @@ struct StepOutcome {
   double weight = 0;     ///< sum of weights; 0: nothing to learn from, nothing was changed
   double grad_norm = 0;  ///< of the mean gradient, before clipping
   bool finite = true;    ///< false: the gradient held Inf or NaN, nothing was changed
+  /// Not finite, and what followed from it: the scale of the loss was lowered, training may go on.
+  bool skipped = false;
+  double loss_scale = 1;  ///< of this step
   /// Of each rank, from the beginning of the step until its gradients were ready to be reduced:
   /// getting and computing its samples, without waiting for other ranks.
   std::vector<double> rank_seconds;
@@ -47,6 +51,9 @@ struct StepNews {
 /// Gradients are weighted *sums* until the update, which divides once by the weight of the global
 /// batch: so the split over ranks and micro-batches cannot change what is averaged.
 ///
+/// Where the loss is scaled (optim/loss_scale.hpp), gradients are these sums times the scale, a power
+/// of two, until the update divides by it too.
+///
 /// Buffers go the way of gradients: what a layer proposes as a buffer's next value is reduced to its
 /// owner (from one rank, the others give zeros), committed there when the step updates, and gathered.
 template <Device D, Scalar T, class Optimizer, class Comm>
@@ -58,13 +65,14 @@ class OwnerUpdate {
   using Store = ParamStore<T, M>;
 
   OwnerUpdate(const E& exec, Store& store, Optimizer optimizer, Comm comm, Shard shard,
-              double clip_norm)
+              double clip_norm, const optim::LossScaling& scaling)
       : exec_(exec),
         store_(&store),
         optimizer_(std::move(optimizer)),
         comm_(std::move(comm)),
         shard_(std::move(shard)),
-        clip_norm_(clip_norm) {
+        clip_norm_(clip_norm),
+        scaler_(scaling) {
     for (std::size_t s = 0; s < Optimizer::states; ++s) {
       states_[s] = Tensor<A, 1, M>(exec, "krama::program::state", {shard_.owned()});
       fill(exec, states_[s].ref(), A{0});
@@ -96,16 +104,20 @@ class OwnerUpdate {
     while (std::any_of(sums_.begin(), sums_.end(), is_k)) await_oldest();
   }
 
-  /// The second agreement: what every rank must know before anybody updates.
+  /// The second agreement: what every rank must know before anybody updates. `mine` is of the scaled
+  /// loss.
+  /// \throws Error on every rank where the ranks scale it differently
   /// \return the ranks that could not compute their gradients, the same everywhere; nothing may be
   /// updated if there are any
   std::vector<int> agree(const StepNews& mine) {
+    const double scale = scaler_.scale();
     // Loss, weight, squared norm and non-finite pieces are added up in rank order.
-    std::array<double, 6> v{mine.loss_sum,          mine.weight, 0, 0, mine.seconds,
-                            mine.broken ? 1.0 : 0.0};
+    std::array<double, 7> v{mine.loss_sum / scale, mine.weight / scale,     0,    0,
+                            mine.seconds,          mine.broken ? 1.0 : 0.0, scale};
     for (int k = 0; k < shard_.parameter_buckets(); ++k) {
       v[2] += kernels::squared_norm(exec_, TensorRef<const A, 1, M>(owned_of(store_->grads(), k)));
     }
+    v[2] = v[2] / scale / scale;
     // A sum of squares is finite exactly when every gradient is, in double for float gradients.
     if (!std::isfinite(v[2])) {
       v[2] = 0;
@@ -119,11 +131,13 @@ class OwnerUpdate {
       for (std::size_t i = 0; i < 4; ++i) v[i] += rank[i];
       outcome_.rank_seconds.push_back(rank[4]);
     }
+    check_same_scale(all);
+    outcome_.loss_scale = scale;
     outcome_.loss_sum = v[0];
     outcome_.weight = v[1];
     outcome_.finite = v[3] == 0 && std::isfinite(v[0]);
     outcome_.grad_norm = v[1] > 0 ? std::sqrt(v[2]) / v[1] : 0.0;
-    scale_ = v[1] > 0 ? 1.0 / v[1] : 0.0;
+    scale_ = v[1] > 0 ? 1.0 / v[1] / scale : 0.0;
     if (clip_norm_ > 0) scale_ = scale_ * optim::clip_factor(outcome_.grad_norm, clip_norm_);
     return broken;
   }
@@ -152,13 +166,19 @@ class OwnerUpdate {
     if (k + 1 == shard_.bucket_count()) store_->refresh_working(exec_);
   }
 
-  /// Begins a step whose outcome is not known yet, and ends one: counts it if it updated.
+  /// Begins a step whose outcome is not known yet, and ends one: counts it if it updated, and chooses
+  /// the scale of the next one.
   void begin_step() { outcome_ = {}; }
   void end_step() {
     if (outcome_.updates()) ++updates_;
+    if (outcome_.updates() || !outcome_.finite) {
+      outcome_.skipped = scaler_.after_step(outcome_.finite) && !outcome_.finite;
+    }
   }
 
   [[nodiscard]] const StepOutcome& outcome() const { return outcome_; }
+  [[nodiscard]] optim::LossScaler& loss_scaler() { return scaler_; }
+  [[nodiscard]] const optim::LossScaler& loss_scaler() const { return scaler_; }
   [[nodiscard]] const Shard& shard() const { return shard_; }
   [[nodiscard]] const Optimizer& optimizer() const { return optimizer_; }
   [[nodiscard]] TensorRef<A, 1, M> state(int s) const {
@@ -172,6 +192,14 @@ class OwnerUpdate {
   void await_oldest() {
     if (sums_.front().second) sums_.front().second->wait();
     sums_.pop_front();
+  }
+  static void check_same_scale(const std::vector<std::vector<double>>& all) {
+    for (std::size_t r = 0; r < all.size(); ++r) {
+      KRAMA_EXPECTS(all[r][6] == all[0][6],
+                    "rank 0 scales the loss by {}, rank {} by {}; give all ranks the same "
+                    "loss_scaling, and the same precision",
+                    all[0][6], r, all[r][6]);
+    }
   }
   [[nodiscard]] TensorRef<A, 1, M> bucket_of(TensorRef<A, 1, M> flat, int k) const {
     const auto& b = shard_.bucket(k);
@@ -187,6 +215,7 @@ class OwnerUpdate {
   Comm comm_;
   Shard shard_;
   double clip_norm_;
+  optim::LossScaler scaler_;
   std::array<Tensor<A, 1, M>, Optimizer::states> states_;
   std::deque<std::pair<int, Pending>> sums_;  ///< bucket and its sum under way, oldest first
   StepOutcome outcome_;

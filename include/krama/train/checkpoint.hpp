@@ -34,6 +34,7 @@ std::map<std::string, std::string> checkpoint_metadata(Trainer& t) {
           {"krama.global_batch", std::to_string(t.options().global_batch)},
           {"krama.ranks", std::to_string(t.comm().size())},
           {"krama.form", t.comm().form().text()},
+          {"krama.loss_scale", t.executor().loss_scaler().text()},
           {"krama.shares", t.shares().log().text()}};
 }
 
@@ -157,6 +158,7 @@ void load_checkpoint(const E& exec, Trainer& t, const std::filesystem::path& pat
   std::array<std::int64_t, 2> progress{};
   std::string shares;
   std::string form;
+  std::string scale;
   on_rank_zero(t.comm(), "load checkpoint", [&] {
     const io::SafetensorsReader file(path);
     const auto same = [&](const std::string& key, std::uint64_t mine) {
@@ -170,6 +172,7 @@ void load_checkpoint(const E& exec, Trainer& t, const std::filesystem::path& pat
                 detail::metadata_number(file, "krama.updates")};
     shares = detail::metadata_text(file, "krama.shares");
     form = detail::form_text(file, t.comm().size());
+    scale = detail::metadata_text(file, "krama.loss_scale");
     std::vector<std::string> names;
     for (const auto& seg : t.store().segments()) {
       names.push_back(seg.name);
@@ -201,6 +204,7 @@ void load_checkpoint(const E& exec, Trainer& t, const std::filesystem::path& pat
   if (!form.empty()) t.comm().set_form(Form::parse(form));
   t.set_steps_done(progress[0]);
   t.executor().set_updates(progress[1]);
+  t.executor().loss_scaler().resume(t.comm().gather_text(scale, "checkpoint loss scale").front());
   t.shares().resume(progress[0],
                     ShareLog::parse(t.comm().gather_text(shares, "checkpoint shares").front()));
 }

@@ -98,7 +98,8 @@ class Trainer {
   [[nodiscard]] const std::string& memory_plan() const { return memory_plan_; }
 
   /// Trains until the steps or the time are used up, or a callback says so. Collective over comm.
-  /// \throws Error on every rank when a gradient is not finite or the replicas differ.
+  /// \throws Error on every rank when the replicas differ or a gradient is not finite; with loss
+  /// scaling such a step is skipped (StepOutcome::skipped) as long as the scale can be lowered.
   template <DataSource Source>
   void fit(const Source& source, const Callback& after_step = {}) {
     const auto start = Clock::now();
@@ -119,7 +120,7 @@ class Trainer {
                          feeder.feed(ids, options_.executor.micro_batch));
       ++steps_;
       KRAMA_EXPECTS(
-          o.finite,
+          o.finite || o.skipped,
           "step {}: the gradient or the loss is not finite; lower the learning rate, clip "
           "gradients, or look for bad samples",
           steps_);

@@ -2,9 +2,13 @@
 // Copyright (c) the Krama authors
 #pragma once
 
-#include <krama/nn/layers/max_pool2d.hpp>
+#include <krama/kernels/pool.hpp>
+#include <krama/nn/detail/pool_parts.hpp>
+#include <krama/nn/layer.hpp>
 
 namespace krama::nn {
+
+using kernels::Size2;
 
 /// The mean of each window of each channel; shapes as MaxPool2d's. The divisor is the size of the
 /// kernel, or with `count_padding = false` the number of pixels inside the image. dx = sum of

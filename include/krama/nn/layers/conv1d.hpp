@@ -2,6 +2,7 @@
 // Copyright (c) the Krama authors
 #pragma once
 
+#include <krama/nn/detail/signals.hpp>
 #include <krama/nn/layers/conv2d.hpp>
 
 namespace krama::nn {
@@ -31,31 +32,31 @@ struct Conv1d {
                   "conv1d: wanted an input (samples, length, {}), found {}; channels come last and "
                   "must be in_channels",
                   in_channels, to_string(in));
-    const Shape image = as_images().out({in[0], 1, in[1], in[2]});
+    const Shape image = conv2d().out(detail::as_images(in));
     return {image[0], image[2], image[3]};
   }
   [[nodiscard]] std::int64_t flops(const Shape& in) const {
-    return as_images().flops({in[0], 1, in[1], in[2]});
+    return conv2d().flops(detail::as_images(in));
   }
-  void params(ParamSpec& spec) const { as_images().params(spec); }
+  void params(ParamSpec& spec) const { conv2d().params(spec); }
   template <Device D, class T>
   void scratch(ScratchSpec& spec, const Shape& in) const {
-    as_images().template scratch<D, T>(spec, {in[0], 1, in[1], in[2]});
+    conv2d().template scratch<D, T>(spec, detail::as_images(in));
   }
 
   template <Device D, class T>
   void forward(const Context<D, T>& ctx, Ref<const T, 3, D> x, Ref<T, 3, D> y) const {
-    as_images().template forward<D, T>(ctx, image(x), image(y));
+    conv2d().template forward<D, T>(ctx, detail::as_images(x), detail::as_images(y));
   }
   template <Device D, class T>
   void backward(const Context<D, T>& ctx, const SavedOf<Conv1d, D, T>& saved, Ref<const T, 3, D> dy,
                 Ref<T, 3, D> dx) const {
-    const SavedOf<Conv2d, D, T> images{image(saved.x)};
-    as_images().template backward<D, T>(ctx, images, image(dy), image(dx));
+    const SavedOf<Conv2d, D, T> images{detail::as_images(saved.x)};
+    conv2d().template backward<D, T>(ctx, images, detail::as_images(dy), detail::as_images(dx));
   }
 
  private:
-  [[nodiscard]] Conv2d as_images() const {
+  [[nodiscard]] Conv2d conv2d() const {
     return {.in_channels = in_channels,
             .out_channels = out_channels,
             .kernel = {1, kernel},
@@ -65,10 +66,6 @@ struct Conv1d {
             .groups = groups,
             .bias = bias,
             .init = init};
-  }
-  template <class U, class M>
-  static TensorRef<U, 4, M> image(const TensorRef<U, 3, M>& x) {
-    return {x.data(), {x.extent(0), 1, x.extent(1), x.extent(2)}};
   }
 };
 
