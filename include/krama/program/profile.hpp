@@ -29,6 +29,7 @@ plan::LinkCost measure_link(const exec_of<D>& exec, std::byte* near, std::int64_
     for (int i = 0; i < 4; ++i) {
       const auto begin = std::chrono::steady_clock::now();
       link.wait(out ? link.out({{near, 0, n}}) : link.in({{near, 0, n}}));
+      kokkos_ext::fence(exec, "krama::program::measure_link");  // comes after the transfer
       best = std::min(
           best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     }
