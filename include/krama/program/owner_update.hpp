@@ -37,8 +37,9 @@ struct StepOutcome {
 struct StepNews {
   double loss_sum = 0;  ///< of its samples
   double weight = 0;
-  double seconds = 0;   ///< see StepOutcome::rank_seconds
-  bool broken = false;  ///< it could not compute its gradients
+  double seconds = 0;       ///< see StepOutcome::rank_seconds
+  double squared_norm = 0;  ///< of the summed gradients that it owns
+  bool broken = false;      ///< it could not do its part of the step
 };
 
 /// The half of a step behind the last backward: sums gradients to their owners, agrees on what the
@@ -96,16 +97,23 @@ class OwnerUpdate {
     while (std::any_of(sums_.begin(), sums_.end(), is_k)) await_oldest();
   }
 
+  /// Of the summed gradients that this rank owns. Fences `exec`. Not collective.
+  /// \throws OutOfMemory: on devices the reduction needs some memory
+  [[nodiscard]] double squared_norm() const {
+    double sum = 0;
+    for (int k = 0; k < shard_.parameter_buckets(); ++k) {
+      sum += kernels::squared_norm(exec_, TensorRef<const A, 1, M>(owned_of(store_->grads(), k)));
+    }
+    return sum;
+  }
+
   /// The second agreement: what every rank must know before anybody updates.
-  /// \return the ranks that could not compute their gradients, the same everywhere; nothing may be
-  /// updated if there are any
+  /// \return the ranks that could not do their part, the same everywhere; nothing may be updated if
+  /// there are any
   std::vector<int> agree(const StepNews& mine) {
     // Loss, weight, squared norm and non-finite pieces are added up in rank order.
-    std::array<double, 6> v{mine.loss_sum,          mine.weight, 0, 0, mine.seconds,
+    std::array<double, 6> v{mine.loss_sum,          mine.weight, mine.squared_norm, 0, mine.seconds,
                             mine.broken ? 1.0 : 0.0};
-    for (int k = 0; k < shard_.parameter_buckets(); ++k) {
-      v[2] += kernels::squared_norm(exec_, TensorRef<const A, 1, M>(owned_of(store_->grads(), k)));
-    }
     // A sum of squares is finite exactly when every gradient is, in double for float gradients.
     if (!std::isfinite(v[2])) {
       v[2] = 0;
