@@ -158,7 +158,8 @@ TEST_CASE("out of memory: where layers speak to other ranks all get the same err
   fail_at(0);
   for (const auto& theirs : world.gather_text(error, "errors")) CHECK(theirs == error);
   if (world.size() > 1) {
-    CHECK_THAT(error, ContainsSubstring("rank " + std::to_string(culprit) + " cannot go on: out of"));
+    CHECK_THAT(error,
+               ContainsSubstring("rank " + std::to_string(culprit) + " cannot go on: out of"));
   } else {
     CHECK_THAT(error, ContainsSubstring("out of memory"));
   }
@@ -182,8 +183,9 @@ TEST_CASE("step: a feed that throws on one rank ends the step on all", "[program
       good(micro, to);
     });
   });
-  CHECK(error == "the step failed on rank 1, parameters are as before it; rank 1: no such file: "
-                 "samples");
+  CHECK(error ==
+        "the step failed on rank 1, parameters are as before it; rank 1: no such file: "
+        "samples");
   CHECK(krama::download(exec, store.values()) == before);
   executor.step(0, 1, 0.1, 0, 16, good);
   CHECK(executor.updates() == 1);
