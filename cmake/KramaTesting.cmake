@@ -5,6 +5,7 @@
 # krama_add_test(comm/test_reduce.cpp MPI)             at every count of KRAMA_TEST_RANKS
 # krama_add_test(comm/test_pair.cpp MPI RANKS 2)       at these counts (an executable of its own)
 # krama_add_mixed_test(mixed/test_step.cpp RANKS A:1 B:2)   unlike executables in one job
+# krama_add_guarded_test(train/test_trainer.cpp MPI)   the same file once more, for the stand-in device
 # krama_add_compile_fail(compile_fail/x.cpp MESSAGE "regex")
 #
 # A long test case is tagged "[.][full]": it runs in tests of its own that have the label full.
@@ -111,6 +112,83 @@ function(krama_finish_tests)
   endforeach()
 endfunction()
 
+# krama_add_guarded_test(FILE [MPI]): FILE is compiled once more, for the stand-in device, and runs there
+# with delayed work. The files of one folder become one executable. With MPI: on two ranks that have
+# the device, and in jobs in which the first or the last rank has it and the others run the
+# executable that krama_add_test(FILE MPI) made.
+function(krama_add_guarded_test file)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "MPI" "" "")
+  if(arg_MPI AND NOT KRAMA_ENABLE_MPI)
+    return()
+  endif()
+  get_filename_component(module "${file}" DIRECTORY)
+  set(key "${module}")
+  if(arg_MPI)
+    string(APPEND key "_mpi")
+  endif()
+  set_property(GLOBAL APPEND PROPERTY krama_guarded_keys ${key})
+  set_property(GLOBAL PROPERTY krama_guarded_${key}_module ${module})
+  set_property(GLOBAL APPEND PROPERTY krama_guarded_${key}_sources "${KRAMA_TESTS_DIR}/${file}")
+endfunction()
+
+# Makes what krama_add_guarded_test collected.
+function(krama_finish_guarded_tests)
+  get_property(keys GLOBAL PROPERTY krama_guarded_keys)
+  if(keys)
+    list(REMOVE_DUPLICATES keys)
+  endif()
+  foreach(key IN LISTS keys)
+    get_property(module GLOBAL PROPERTY krama_guarded_${key}_module)
+    get_property(sources GLOBAL PROPERTY krama_guarded_${key}_sources)
+    set(target krama_test_guarded_${key})
+    add_executable(${target} ${sources} "${KRAMA_TESTS_DIR}/main/delayed_work.cpp")
+    target_link_libraries(${target} PRIVATE krama_guarded_flags)
+    krama_use_test_pch(${target} krama_guarded_pch)
+    if(NOT key MATCHES "_mpi$")
+      krama_prepare_test(${target} serial_main)
+      add_test(NAME guarded.${module} COMMAND ${target})
+      krama_test_properties(guarded.${module} ${krama_test_threads} guarded ${module})
+      set_property(TEST guarded.${module} PROPERTY ENVIRONMENT
+        OMP_NUM_THREADS=${krama_test_threads} OMP_PROC_BIND=false)
+      continue()
+    endif()
+    krama_prepare_test(${target} mpi_main)
+    # The host's executable has tests of other files as well: both sides run those of these files.
+    set(chosen "")
+    foreach(source IN LISTS sources)
+      get_filename_component(name "${source}" NAME_WE)
+      list(APPEND chosen "[#${name}]")
+    endforeach()
+    list(JOIN chosen "," chosen)
+    foreach(job IN ITEMS "G:2" "G:1;H:1" "H:1;G:2")
+      krama_guarded_job(guarded.${module} ${module} "${job}" $<TARGET_FILE:${target}>
+        $<TARGET_FILE:krama_test_${key}> "-#" "${chosen}")
+    endforeach()
+  endforeach()
+endfunction()
+
+# krama_guarded_job(NAME MODULE JOB GUARDED HOST ARGS...): a test of JOB, "G:1;H:2" being one rank of
+# the executable GUARDED and two of HOST.
+function(krama_guarded_job name module job guarded host)
+  set(words "")
+  set(total 0)
+  set(colon "")
+  foreach(part IN LISTS job)
+    string(REGEX MATCH "^([GH]):([0-9]+)$" part "${part}")
+    math(EXPR total "${total} + ${CMAKE_MATCH_2}")
+    set(program "${host}")
+    if(CMAKE_MATCH_1 STREQUAL "G")
+      set(program "${guarded}")
+    endif()
+    list(APPEND words ${colon} -n ${CMAKE_MATCH_2} "${program}" ${ARGN})
+    set(colon ":")
+  endforeach()
+  string(REPLACE ";" "_" suffix "${job}")
+  string(REPLACE ":" "" suffix "${suffix}")
+  add_test(NAME ${name}.${suffix} COMMAND "${KRAMA_LAUNCH}" ${words})
+  krama_test_properties(${name}.${suffix} ${total} guarded ${module} np${total})
+endfunction()
+
 # krama_has_long_tests(RESULT FILES...): true when a test case is tagged "[full]".
 function(krama_has_long_tests result)
   foreach(file IN LISTS ARGN)
@@ -130,20 +208,26 @@ function(krama_long_test_properties name processors)
 endfunction()
 
 # Parsing Kokkos, Catch2 and fmt is most of a test's compile time; done once.
-function(krama_make_test_pch)
-  file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/krama_test_pch.cpp" CONTENT "")
-  add_library(krama_test_pch OBJECT "${PROJECT_BINARY_DIR}/krama_test_pch.cpp")
-  target_link_libraries(krama_test_pch PRIVATE krama::krama Catch2::Catch2 krama_dev_flags)
-  target_precompile_headers(krama_test_pch PRIVATE <Kokkos_Core.hpp> <fmt/format.h>
+# krama_make_test_pch(NAME FLAGS [HEADERS...])
+function(krama_make_test_pch name flags)
+  file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/${name}.cpp" CONTENT "")
+  add_library(${name} OBJECT "${PROJECT_BINARY_DIR}/${name}.cpp")
+  target_link_libraries(${name} PRIVATE krama::krama Catch2::Catch2 ${flags})
+  target_precompile_headers(${name} PRIVATE <Kokkos_Core.hpp> <fmt/format.h>
     <catch2/catch_all.hpp> <algorithm> <array> <chrono> <cmath> <cstdint> <functional>
-    <map> <memory> <random> <span> <string> <vector>)
+    <map> <memory> <random> <span> <string> <vector> ${ARGN})
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # what ccache needs for precompiled headers of gcc
-    target_compile_options(krama_test_pch PRIVATE -fpch-preprocess)
+    target_compile_options(${name} PRIVATE -fpch-preprocess)
   endif()
 endfunction()
 
+# krama_use_test_pch(TARGET [PCH])
 function(krama_use_test_pch target)
-  target_precompile_headers(${target} REUSE_FROM krama_test_pch)
+  set(pch krama_test_pch)
+  if(ARGC GREATER 1)
+    set(pch ${ARGV1})
+  endif()
+  target_precompile_headers(${target} REUSE_FROM ${pch})
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(${target} PRIVATE -fpch-preprocess)
   endif()

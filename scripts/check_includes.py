@@ -47,8 +47,9 @@ OUTSIDE = [
 TEXT = [
     (r"\bKokkos::Experimental\b", ["kokkos_ext"], "Kokkos::Experimental only in kokkos_ext/"),
     (r"\bKokkos::Impl\b", ["kokkos_ext", "testing/guarded"], "Kokkos::Impl only in kokkos_ext/"),
-    (r"\b(Kokkos::(parallel_(for|reduce|scan)|deep_copy|fence))\b", ["kokkos_ext", "testing"],
-     "kernels, copies and fences only through kokkos_ext/seam.hpp"),
+    # Arguments of Kokkos' types find Kokkos' functions without the name of the namespace, too.
+    (r"\bKokkos::(parallel_(for|reduce|scan)|deep_copy|fence)\b|\b(parallel_(for|reduce|scan)|deep_copy)\s*[(<]|\.fence\s*\(",
+     ["kokkos_ext", "testing"], "kernels, copies and fences only through kokkos_ext/seam.hpp"),
     (r"\bMPI_[A-Z][A-Za-z_]*\s*\(", ["comm/mpi"], "MPI calls only in comm/mpi/"),
     (r"\bcuda[A-Z]\w*\s*\(|\bhip[A-Z]\w*\s*\(", ["kokkos_ext", "kernels/detail", "comm/nccl"],
      "CUDA and HIP calls only in kokkos_ext/"),

@@ -19,12 +19,12 @@
 
 #include <cmath>
 
+#include "device.hpp"
 #include "generate.hpp"
 #include "options.hpp"
 
 namespace {
 
-using krama::DefaultDevice;
 using krama::World;
 namespace train = krama::train;
 
@@ -54,7 +54,7 @@ krama::optim::Schedule make_schedule(const example::Options& o) {
 
 template <class T>
 int train_in(World& world, const krama::Topology& topology, const example::Options& o) {
-  using D = DefaultDevice;
+  using D = example::Device;
   const krama::exec_of<D> exec;
   const Corpus corpus = read_corpus(o);
   const auto model = krama::models::gpt<D, T>({.context = o.context,
@@ -175,9 +175,15 @@ int main(int argc, char** argv) {
     const auto options = example::parse_options(context.argc, context.argv, world.rank());
     if (!options) return 0;
     const krama::Topology& topology = context.topology;
-    if (options->precision == "f64") return train_in<double>(world, topology, *options);
-    if (options->precision == "bf16") return train_in<krama::bf16>(world, topology, *options);
-    if (options->precision == "f16") return train_in<krama::f16>(world, topology, *options);
-    return train_in<float>(world, topology, *options);
+    const example::DeviceWork work;
+    if (options->precision == "f32") return train_in<float>(world, topology, *options);
+    KRAMA_EXPECTS(example::every_precision, "--precision {}: this executable has f32 only",
+                  options->precision);
+    if constexpr (example::every_precision) {
+      if (options->precision == "f64") return train_in<double>(world, topology, *options);
+      if (options->precision == "bf16") return train_in<krama::bf16>(world, topology, *options);
+      if (options->precision == "f16") return train_in<krama::f16>(world, topology, *options);
+    }
+    return 1;
   });
 }

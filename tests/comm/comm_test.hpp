@@ -3,17 +3,24 @@
 #pragma once
 
 #include <krama/comm/mpi/communicator.hpp>
+#include <krama/tensor/copy.hpp>
 
 #include <Kokkos_Core.hpp>
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "support/test_space.hpp"
 
 namespace krama::test {
 
 using Exec = Kokkos::DefaultHostExecutionSpace;
 using Host = Kokkos::HostSpace;
+/// Where the tensors of OnDevice lie, and who works on them.
+using DeviceExec = exec_of<TestDevice>;
+using DeviceMemory = mem_of<TestDevice>;
 
 /// All ranks of the test; made by the first test that asks, on all ranks alike.
 inline MpiComm& world() {
@@ -59,6 +66,26 @@ template <class A>
 TensorRef<A, 1, Host> ref(std::vector<A>& v) {
   return {v.data(), {static_cast<std::int64_t>(v.size())}};
 }
+
+/// Values in the memory of the device that is tested. Nothing waits for the copy that brings them
+/// there: who reads them has to.
+template <class A>
+class OnDevice {
+ public:
+  OnDevice(const DeviceExec& exec, std::vector<A> values)
+      : exec_(exec),
+        start_(std::move(values)),
+        there_(exec, "test values", {static_cast<std::int64_t>(start_.size())}) {
+    copy(exec_, there_.ref(), krama::test::ref(start_));
+  }
+  [[nodiscard]] TensorRef<A, 1, DeviceMemory> ref() const { return there_.ref(); }
+  [[nodiscard]] std::vector<A> values() const { return download(exec_, there_.ref()); }
+
+ private:
+  DeviceExec exec_;
+  std::vector<A> start_;
+  Tensor<A, 1, DeviceMemory> there_;
+};
 
 /// Elements [begin, end) of both hold the same bits.
 template <class A>

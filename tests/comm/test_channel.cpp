@@ -9,7 +9,7 @@ using namespace krama::test;
 using Catch::Matchers::ContainsSubstring;
 
 TEST_CASE("channel: everybody sends first, then receives, at any size (P02)", "[comm]") {
-  const Exec exec;
+  const DeviceExec exec;
   for (const auto& way : ways()) {
     INFO(way.name);
     auto comm = world().duplicate(way.name, way.options);
@@ -17,61 +17,61 @@ TEST_CASE("channel: everybody sends first, then receives, at any size (P02)", "[
     const int next = (comm.rank() + 1) % comm.size();
     const int before = (comm.rank() + comm.size() - 1) % comm.size();
     for (const auto n : sizes(way.largest)) {
-      auto mine = values_of<float>(comm.rank(), n);
-      std::vector<float> theirs(static_cast<std::size_t>(n));
-      channel.send(exec, ref(mine), next, "v");
-      channel.receive(exec, ref(theirs), before, "v");
-      CHECK(same_bits(theirs, values_of<float>(before, n)));
+      const OnDevice mine(exec, values_of<float>(comm.rank(), n));
+      const OnDevice theirs(exec, std::vector<float>(static_cast<std::size_t>(n)));
+      channel.send(exec, mine.ref(), next, "v");
+      channel.receive(exec, theirs.ref(), before, "v");
+      CHECK(same_bits(theirs.values(), values_of<float>(before, n)));
     }
   }
 }
 
 TEST_CASE("channel: 32 MiB both ways (P02)", "[comm]") {
   if (world().size() != 2) return;
-  const Exec exec;
+  const DeviceExec exec;
   auto channel = world().channel("large");
   const std::int64_t n = 8 << 20;
-  auto mine = values_of<float>(world().rank(), n);
-  std::vector<float> theirs(static_cast<std::size_t>(n));
-  channel.send(exec, ref(mine), 1 - world().rank(), "v");
-  channel.receive(exec, ref(theirs), 1 - world().rank(), "v");
-  CHECK(same_bits(theirs, values_of<float>(1 - world().rank(), n)));
+  const OnDevice mine(exec, values_of<float>(world().rank(), n));
+  const OnDevice theirs(exec, std::vector<float>(static_cast<std::size_t>(n)));
+  channel.send(exec, mine.ref(), 1 - world().rank(), "v");
+  channel.receive(exec, theirs.ref(), 1 - world().rank(), "v");
+  CHECK(same_bits(theirs.values(), values_of<float>(1 - world().rank(), n)));
 }
 
 TEST_CASE("channel: messages keep their order, channels do not mix (P03)", "[comm]") {
-  const Exec exec;
+  const DeviceExec exec;
   auto comm = world().duplicate("order");
   auto data = comm.channel("data");
   auto labels = comm.channel("labels");
   const int next = (comm.rank() + 1) % comm.size();
   const int before = (comm.rank() + comm.size() - 1) % comm.size();
   for (int k = 0; k < 20; ++k) {
-    std::vector<float> x(static_cast<std::size_t>(k), static_cast<float>(k));
-    std::vector<std::int64_t> y{k * 1000 + comm.rank()};
-    labels.send(exec, ref(y), next, "label");
-    data.send(exec, ref(x), next, "x");
+    const OnDevice x(exec, std::vector<float>(static_cast<std::size_t>(k), static_cast<float>(k)));
+    const OnDevice y(exec, std::vector<std::int64_t>{k * 1000 + comm.rank()});
+    labels.send(exec, y.ref(), next, "label");
+    data.send(exec, x.ref(), next, "x");
   }
   for (int k = 0; k < 20; ++k) {
-    std::vector<float> x(static_cast<std::size_t>(k));
-    data.receive(exec, ref(x), before, "x");
-    CHECK(x == std::vector<float>(static_cast<std::size_t>(k), static_cast<float>(k)));
+    const OnDevice x(exec, std::vector<float>(static_cast<std::size_t>(k)));
+    data.receive(exec, x.ref(), before, "x");
+    CHECK(x.values() == std::vector<float>(static_cast<std::size_t>(k), static_cast<float>(k)));
   }
   for (int k = 0; k < 20; ++k) {
-    std::vector<std::int64_t> y{0};
-    labels.receive(exec, ref(y), before, "label");
-    CHECK(y[0] == k * 1000 + before);
+    const OnDevice y(exec, std::vector<std::int64_t>{0});
+    labels.receive(exec, y.ref(), before, "label");
+    CHECK(y.values()[0] == k * 1000 + before);
   }
 }
 
 TEST_CASE("channel: a message of another size is an error", "[comm]") {
-  const Exec exec;
+  const DeviceExec exec;
   auto comm = world().duplicate("sizes");
   auto channel = comm.channel("sizes");
-  std::vector<float> three(3);
-  std::vector<float> four(4);
-  channel.send(exec, ref(three), comm.rank(), "v");
-  CHECK_THROWS_AS(channel.send(exec, ref(three), comm.size(), "v"), krama::Error);
-  CHECK_THROWS_WITH(channel.receive(exec, ref(four), comm.rank(), "v"),
+  const OnDevice three(exec, std::vector<float>(3));
+  const OnDevice four(exec, std::vector<float>(4));
+  channel.send(exec, three.ref(), comm.rank(), "v");
+  CHECK_THROWS_AS(channel.send(exec, three.ref(), comm.size(), "v"), krama::Error);
+  CHECK_THROWS_WITH(channel.receive(exec, four.ref(), comm.rank(), "v"),
                     ContainsSubstring("wants 16 bytes") && ContainsSubstring("sent 12"));
-  CHECK_THROWS_WITH(channel.send(exec, ref(three), comm.rank(), "v"), ContainsSubstring("broke"));
+  CHECK_THROWS_WITH(channel.send(exec, three.ref(), comm.rank(), "v"), ContainsSubstring("broke"));
 }

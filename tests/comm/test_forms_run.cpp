@@ -31,7 +31,7 @@ std::int64_t chunk_of(const krama::MpiOptions& o) {
 }  // namespace
 
 TEST_CASE("forms: sums have the bits of their tree, on all ranks", "[comm]") {
-  const Exec exec;
+  const DeviceExec exec;
   for (const Form& form : forms(world().size())) {
     for (auto options : option_sets()) {
       options.form = form;
@@ -39,25 +39,26 @@ TEST_CASE("forms: sums have the bits of their tree, on all ranks", "[comm]") {
       for (const std::int64_t n : {0, 1, 257, 5000, 20000}) {
         INFO(form.name() << ", chunks of " << options.chunk_bytes << ", " << n << " elements");
         for (const auto& partition : partitions(n, comm.size())) {
-          auto v = values_of<float>(comm.rank(), n);
+          const OnDevice v(exec, values_of<float>(comm.rank(), n));
           const std::string what = "v " + std::to_string(n);
-          comm.reduce_scatter(exec, ref(v), partition, what);
+          comm.reduce_scatter(exec, v.ref(), partition, what);
           const auto wanted = sums_along<float>(form, partition, chunk_of(options));
-          CHECK(same_bits(v, wanted, partition.begin(comm.rank()), partition.end(comm.rank())));
-          comm.allgather(exec, ref(v), partition, what);
-          CHECK(same_bits(v, wanted));
+          CHECK(same_bits(v.values(), wanted, partition.begin(comm.rank()),
+                          partition.end(comm.rank())));
+          comm.allgather(exec, v.ref(), partition, what);
+          CHECK(same_bits(v.values(), wanted));
         }
-        auto v = values_of<float>(comm.rank(), n);
-        comm.allreduce(exec, ref(v), "all " + std::to_string(n));
-        CHECK(same_bits(
-            v, sums_along<float>(form, Partition::even(n, comm.size()), chunk_of(options))));
+        const OnDevice v(exec, values_of<float>(comm.rank(), n));
+        comm.allreduce(exec, v.ref(), "all " + std::to_string(n));
+        CHECK(same_bits(v.values(), sums_along<float>(form, Partition::even(n, comm.size()),
+                                                      chunk_of(options))));
       }
     }
   }
 }
 
 TEST_CASE("forms: any number of rails gives the same bits", "[comm]") {
-  const Exec exec;
+  const DeviceExec exec;
   std::vector<float> first;
   for (const int rails : {1, 2, 5}) {
     auto options = world().options();
@@ -65,23 +66,23 @@ TEST_CASE("forms: any number of rails gives the same bits", "[comm]") {
     options.chunk_bytes = 4096;
     options.form = Form::ring();
     auto comm = world().duplicate("rails", options);
-    auto v = values_of<float>(comm.rank(), 30000);
-    comm.allreduce(exec, ref(v), "v");
-    if (first.empty()) first = v;
-    CHECK(same_bits(v, first));
+    const OnDevice v(exec, values_of<float>(comm.rank(), 30000));
+    comm.allreduce(exec, v.ref(), "v");
+    if (first.empty()) first = v.values();
+    CHECK(same_bits(v.values(), first));
   }
 }
 
 TEST_CASE("forms: ranks with unlike forms get the same error (C05)", "[comm]") {
-  const Exec exec;
+  const DeviceExec exec;
   auto options = world().options();
   if (world().rank() == 0) options.form = Form::ring();
   auto comm = world().duplicate("unlike", options);
-  std::vector<float> v(100, 1.0F);
+  const OnDevice v(exec, std::vector<float>(100, 1.0F));
   if (comm.size() == 1) {
-    CHECK_NOTHROW(comm.allreduce(exec, ref(v), "v"));
+    CHECK_NOTHROW(comm.allreduce(exec, v.ref(), "v"));
   } else {
-    CHECK_THROWS_AS(comm.allreduce(exec, ref(v), "v"), krama::Error);
+    CHECK_THROWS_AS(comm.allreduce(exec, v.ref(), "v"), krama::Error);
   }
 }
 
@@ -92,7 +93,7 @@ TEST_CASE("forms: one made for another number of ranks is refused", "[comm]") {
 }
 
 TEST_CASE("forms: emulated links delay messages and change no bit", "[comm]") {
-  const Exec exec;
+  const DeviceExec exec;
   auto options = world().options();
   options.chunk_bytes = 8192;
   options.emulated = std::make_shared<krama::EmulatedLinks>(
@@ -102,28 +103,29 @@ TEST_CASE("forms: emulated links delay messages and change no bit", "[comm]") {
       0.5, 7);
   auto comm = world().duplicate("slow", options);
   const std::int64_t n = 50000;
-  auto v = values_of<float>(comm.rank(), n);
+  const OnDevice v(exec, values_of<float>(comm.rank(), n));
   const auto begin = std::chrono::steady_clock::now();
-  comm.allreduce(exec, ref(v), "v");
+  comm.allreduce(exec, v.ref(), "v");
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  CHECK(same_bits(v, sums_along<float>(options.form, Partition::even(n, comm.size()), 2048)));
+  CHECK(same_bits(v.values(),
+                  sums_along<float>(options.form, Partition::even(n, comm.size()), 2048)));
   // Not less than the bytes take on the link: a lower limit holds on any machine.
   const int r = comm.size();
   CHECK(seconds >= (r > 1 ? 0.9 * 2.0 * (r - 1) / r * static_cast<double>(n) * 4 / 4e6 : 0.0));
 }
 
 TEST_CASE("forms: another one holds from the next call on", "[comm]") {
-  const Exec exec;
+  const DeviceExec exec;
   auto comm = world().duplicate("another");
   auto copy = comm;  // shares what it is told
   for (const Form& form : forms(comm.size())) {
     comm.set_form(form);
     CHECK(copy.form() == form);
-    auto v = values_of<float>(comm.rank(), 5000);
-    copy.allreduce(exec, ref(v), "v");
-    CHECK(same_bits(
-        v, sums_along<float>(form, Partition::even(5000, comm.size()), chunk_of(comm.options()))));
+    const OnDevice v(exec, values_of<float>(comm.rank(), 5000));
+    copy.allreduce(exec, v.ref(), "v");
+    CHECK(same_bits(v.values(), sums_along<float>(form, Partition::even(5000, comm.size()),
+                                                  chunk_of(comm.options()))));
   }
 }
 

@@ -22,44 +22,45 @@ T byte_pattern(int owner, std::int64_t i) {
 
 TEMPLATE_TEST_CASE("allgather: every piece has its owner's bytes", "[comm]", float, double,
                    krama::bf16, std::uint8_t) {
-  const Exec exec;
+  const DeviceExec exec;
   for (const auto& way : ways()) {
     INFO(way.name);
     auto comm = world().duplicate(way.name, way.options);
     for (const auto n : sizes(way.largest)) {
       INFO("elements: " << n);
       for (const auto& partition : partitions(n, comm.size())) {
-        std::vector<TestType> v(static_cast<std::size_t>(n));
+        std::vector<TestType> mine(static_cast<std::size_t>(n));
         std::vector<TestType> wanted(static_cast<std::size_t>(n));
         for (int p = 0; p < comm.size(); ++p) {
           for (auto i = partition.begin(p); i < partition.end(p); ++i) {
             wanted[static_cast<std::size_t>(i)] = byte_pattern<TestType>(p, i);
-            if (p == comm.rank()) v[static_cast<std::size_t>(i)] = byte_pattern<TestType>(p, i);
+            if (p == comm.rank()) mine[static_cast<std::size_t>(i)] = byte_pattern<TestType>(p, i);
           }
         }
-        comm.allgather(exec, ref(v), partition, "v " + std::to_string(n));
-        CHECK(same_bits(v, wanted));
+        const OnDevice v(exec, mine);
+        comm.allgather(exec, v.ref(), partition, "v " + std::to_string(n));
+        CHECK(same_bits(v.values(), wanted));
       }
     }
   }
 }
 
 TEST_CASE("broadcast: root's bytes, from every root (C08)", "[comm]") {
-  const Exec exec;
+  const DeviceExec exec;
   for (const auto& way : ways()) {
     INFO(way.name);
     auto comm = world().duplicate(way.name, way.options);
     for (const auto n : sizes(way.largest)) {
       for (int root = 0; root < comm.size(); ++root) {
         INFO("elements: " << n << ", root: " << root);
-        auto v = values_of<float>(comm.rank(), n);
-        comm.broadcast(exec, ref(v), root, "v " + std::to_string(n) + " " + std::to_string(root));
-        CHECK(same_bits(v, values_of<float>(root, n)));
+        const OnDevice v(exec, values_of<float>(comm.rank(), n));
+        comm.broadcast(exec, v.ref(), root, "v " + std::to_string(n) + " " + std::to_string(root));
+        CHECK(same_bits(v.values(), values_of<float>(root, n)));
       }
     }
   }
-  std::vector<float> v(3);
+  const OnDevice v(exec, std::vector<float>(3));
   auto comm = world().duplicate("no such root");
-  CHECK_THROWS_AS(comm.broadcast(exec, ref(v), comm.size(), "v"), krama::Error);
-  CHECK_THROWS_AS(comm.broadcast(exec, ref(v), -1, "v"), krama::Error);
+  CHECK_THROWS_AS(comm.broadcast(exec, v.ref(), comm.size(), "v"), krama::Error);
+  CHECK_THROWS_AS(comm.broadcast(exec, v.ref(), -1, "v"), krama::Error);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Copyright (c) the Krama authors
 #include <krama/kernels/reduce.hpp>
+#include <krama/kokkos_ext/order.hpp>
 #include <krama/kokkos_ext/streams.hpp>
 #include <krama/tensor/copy.hpp>
 #include <krama/testing/guarded/device.hpp>
@@ -66,6 +67,53 @@ TEST_CASE("guarded: instances have orders of their own", "[guarded]") {
   CHECK(first_of(two, t, true) == 1.0);  // nobody told `two` to wait for `one`
   kokkos_ext::fence(one, "test");
   CHECK(first_of(two, t, true) == 2.0);
+}
+
+TEST_CASE("guarded: a missing order point shows as wrong data while work is delayed", "[guarded]") {
+  const DelayedWork delayed;
+  const GuardedDevice one = kokkos_ext::separate_instance(GuardedDevice{});
+  const GuardedDevice two = kokkos_ext::separate_instance(GuardedDevice{});
+  const Numbers t(one, "t", {100});
+  fill(one, t.ref(), 1.0);
+  kokkos_ext::fence(one, "test");
+  fill(one, t.ref(), 2.0);
+  CHECK(first_of(two, t, true) == 1.0);
+  const auto before = kokkos_ext::seam_counts();
+  kokkos_ext::order_after(two, one);
+  fill(one, t.ref(), 3.0);            // behind the order point
+  CHECK(one.queue().waiting() == 2);  // nobody has waited
+  CHECK(first_of(two, t, true) == 2.0);
+  CHECK(one.queue().waiting() == 1);
+  CHECK(kokkos_ext::seam_counts().order_points == before.order_points + 1);
+  // There and back: two's copy, then one's fill, then two's copy again.
+  double first = 0;
+  double second = 0;
+  const auto copy_to = [&](double& here) {
+    copy(two, TensorRef<double, 1, Kokkos::HostSpace>(&here, {1}),
+         TensorRef<double, 1, GuardedSpace>(t.data(), {1}));
+  };
+  kokkos_ext::order_after(two, one);
+  copy_to(first);
+  kokkos_ext::order_after(one, two);
+  fill(one, t.ref(), 4.0);
+  kokkos_ext::order_after(two, one);
+  copy_to(second);
+  kokkos_ext::fence(two, "test");
+  CHECK(first == 3.0);
+  CHECK(second == 4.0);
+}
+
+TEST_CASE("guarded: without a delay order points have nothing to wait for", "[guarded]") {
+  const GuardedDevice one = kokkos_ext::separate_instance(GuardedDevice{});
+  const GuardedDevice two = kokkos_ext::separate_instance(GuardedDevice{});
+  const Numbers t(one, "t", {100});
+  fill(one, t.ref(), 5.0);
+  kokkos_ext::order_after(two, one);
+  kokkos_ext::order_after(one, one);
+  CHECK(first_of(two, t, true) == 5.0);
+  // A host's instances are ordered by a fence.
+  const Kokkos::OpenMP host;
+  kokkos_ext::order_after(host, host);
 }
 
 TEST_CASE("guarded: whatever waits, waits for delayed work", "[guarded]") {

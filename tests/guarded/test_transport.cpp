@@ -36,10 +36,10 @@ void with_device(int which, const Body& body) {
 }
 
 template <class D>
-struct OnDevice {
+struct Doubled {
   krama::exec_of<D> exec;
   Tensor<float, 1, krama::mem_of<D>> t;
-  explicit OnDevice(const std::vector<float>& v)
+  explicit Doubled(const std::vector<float>& v)
       : t(exec, "test", {static_cast<std::int64_t>(v.size())}) {
     // No fence after the last kernel: the communicator has to wait for it.
     krama::upload(exec, t.ref(), std::span<const float>(v));
@@ -66,22 +66,22 @@ TEST_CASE("guarded: operations give the host's bits", "[guarded]") {
   const auto mine = values_of<float>(me, n);
   const auto sums = twice(sums_in_rank_order<float>(comm.size(), n));
   with_device(which, [&]<class D>(D) {
-    OnDevice<D> a(mine);
+    Doubled<D> a(mine);
     comm.allreduce(a.exec, a.t.ref(), "allreduce");
     CHECK(same_bits(a.values(), sums));
 
     const auto partition = Partition::by_weight(n, std::vector<double>{1.0, 3.0});
-    OnDevice<D> b(mine);
+    Doubled<D> b(mine);
     comm.reduce_scatter(b.exec, b.t.ref(), partition, "reduce_scatter");
     comm.allgather(b.exec, b.t.ref(), partition, "allgather");
     CHECK(same_bits(b.values(), sums));
 
-    OnDevice<D> c(mine);
+    Doubled<D> c(mine);
     comm.broadcast(c.exec, c.t.ref(), 1, "broadcast");
     CHECK(same_bits(c.values(), twice(values_of<float>(1, n))));
 
     auto channel = comm.channel("channel");
-    OnDevice<D> d(mine), e(mine);
+    Doubled<D> d(mine), e(mine);
     channel.send(d.exec, d.t.ref(), 1 - me, "message");
     krama::fill(d.exec, d.t.ref(), 0.0F);
     channel.receive(e.exec, e.t.ref(), 1 - me, "message");
@@ -93,12 +93,12 @@ TEST_CASE("guarded: what cannot be direct is staged and said, or refused", "[gua
   using Space = Guarded::memory_space;
   krama::MpiOptions options;
   options.watchdog_seconds = 60;
-  OnDevice<Guarded> a(values_of<float>(world().rank(), 100));
+  Doubled<Guarded> a(values_of<float>(world().rank(), 100));
   const auto sums = twice(sums_in_rank_order<float>(world().size(), 100));
   for (const auto wanted : {krama::Transport::automatic, krama::Transport::direct}) {
     options.transport = wanted;
     auto comm = world().duplicate("staged", options);
-    OnDevice<Guarded> b(values_of<float>(comm.rank(), 100));
+    Doubled<Guarded> b(values_of<float>(comm.rank(), 100));
     comm.allreduce(b.exec, b.t.ref(), "allreduce");
     CHECK(same_bits(b.values(), sums));
     CHECK(comm.traffic().bytes_staged == 800);

@@ -218,7 +218,8 @@ TEST_CASE("batch_norm: not synchronised, the first rank with samples gives the r
   if (world.size() > 1) counts[0] = 0;
   const auto found = train(world, model, data, counts, {.micro_batch = 7}, 1);
   const auto wanted = train(krama::SelfComm("first"), model, data, {7}, {.micro_batch = 7}, 1);
-  CHECK(buffers(model, found.values) == buffers(model, wanted.values));
+  // Another rank's arithmetic may be another device's.
+  CHECK(largest_difference(buffers(model, found.values), buffers(model, wanted.values)) < 1e-14);
 }
 
 TEST_CASE("batch_norm: a step without an update leaves the running statistics alone", "[program]") {

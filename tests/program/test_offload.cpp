@@ -116,10 +116,12 @@ ssize_t failing_read(int fd, void* data, std::size_t bytes, off_t at) {
   return -1;
 }
 int no_room(int, off_t, off_t) { return ENOSPC; }
+constexpr bool swaps_to_a_file = krama::SwapLink<D>::host_memory;
 }  // namespace
 
 TEST_CASE("offload: O04 a step whose swap file fails changes nothing, and the next one works",
           "[program]") {
+  if (!swaps_to_a_file) SKIP("devices swap to the host's memory");
   const krama::exec_of<D> exec;
   const auto data = Gpt::data();
   const auto model = small_gpt();
@@ -154,6 +156,7 @@ TEST_CASE("offload: O04 a step whose swap file fails changes nothing, and the ne
 
 TEST_CASE("offload: a far tier without room, or without a folder, is refused before step 1",
           "[program]") {
+  if (!swaps_to_a_file) SKIP("devices swap to the host's memory");
   const auto data = Gpt::data();
   const auto model = small_gpt();
   const auto offload = Offload::of(

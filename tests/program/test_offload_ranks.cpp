@@ -4,6 +4,7 @@
 #include <krama/comm/mpi/communicator.hpp>
 #include <krama/plan/budget.hpp>
 
+#include <array>
 #include <catch2/catch_all.hpp>
 #include <cstring>
 
@@ -70,5 +71,9 @@ TEST_CASE("offload: several ranks with plans of their own give the bits of keepi
   const auto kept = train({}, false);
   CHECK(kept == train(plan_of(model, world.rank()), false));
   // O04: one rank's disk fills up in mid-step; all stop, nothing has changed, and all can go on.
-  CHECK(kept == train(plan_of(model, world.rank()), true));
+  // The last rank has a disk unless it is a device.
+  std::array<std::int64_t, 1> disks{0};
+  if (world.rank() == world.size() - 1) disks[0] = krama::SwapLink<D>::host_memory ? 1 : 0;
+  world.sum(disks, "disks of the last rank");
+  if (disks[0] == 1) CHECK(kept == train(plan_of(model, world.rank()), true));
 }

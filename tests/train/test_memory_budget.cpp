@@ -103,8 +103,10 @@ TEST_CASE("memory budget: what cannot fit is refused on all ranks before step 1"
   // Only the last rank has too little.
   const bool last = world.rank() == world.size() - 1;
   job.trainer.memory_budget(last ? least / 2 : least * 4);
-  CHECK_THROWS_WITH(job.trainer.fit(GptCase::data()), ContainsSubstring("smallest budget") &&
-                                                          ContainsSubstring(std::to_string(least)));
+  // Its device may need another amount than this rank's.
+  const auto its_least = world.gather_text(std::to_string(least), "least").back();
+  CHECK_THROWS_WITH(job.trainer.fit(GptCase::data()),
+                    ContainsSubstring("smallest budget") && ContainsSubstring(its_least));
   CHECK(job.trainer.steps_done() == 0);
   CHECK(same_bits(before, job.values()));
   // What the refusal names does work.

@@ -10,8 +10,8 @@
 #include <krama/core/concepts.hpp>
 
 /// The one way from Krama to Kokkos' asynchronous work and to vendor libraries. Everything that
-/// reads or writes tensors on an execution-space instance passes through one of four functions, so
-/// that labels, counts and (in tests) delays have a single place.
+/// reads or writes tensors on an execution-space instance passes through one of four functions (and
+/// `order_after` in order.hpp), so that labels, counts and (in tests) delays have a single place.
 namespace krama::kokkos_ext {
 
 /// What has gone through the seam in this process; tests read it, nothing depends on it.
@@ -19,6 +19,7 @@ struct SeamCounts {
   std::int64_t launches = 0;
   std::int64_t copies = 0;
   std::int64_t fences = 0;
+  std::int64_t order_points = 0;
   std::int64_t library_calls = 0;
 };
 
@@ -32,6 +33,7 @@ inline SeamCounts& seam_counts() {
 /// `active` and provides
 ///   static void submit(const E&, Work)                     does `work()`, now or by the next wait
 ///   static decltype(auto) call(const E&, Call&&)           returns `call()`, with memory accessible
+///   static void order(const E& later, const E& earlier)    see `order_after` in order.hpp
 /// Teams of such a space are the host's threads (see `has_host_teams`).
 template <class E>
 struct StandIn {

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include <krama/kokkos_ext/order.hpp>
 #include <krama/kokkos_ext/seam.hpp>
 #include <krama/kokkos_ext/streams.hpp>
 #include <krama/memory/tier.hpp>
@@ -139,8 +140,9 @@ class JobThread {
 /// they are asked for, one at a time, beside the computation: on hosts by a thread, to a file; on
 /// devices by another instance of the execution space, to the host's memory.
 ///
-/// `out` and `in` fence `exec` first, so that the memory is ready, and return at once; `wait` returns
-/// when that transfer, and so all before it, are done.
+/// `out` and `in` begin after the work in `exec` (on hosts they fence it) and return at once. After
+/// `wait` that transfer, and so all before it, are done for whatever is given to `exec`: on hosts it
+/// waits, on devices it is an order point.
 template <Device D>
 class SwapLink {
  public:
@@ -166,6 +168,13 @@ class SwapLink {
     }
   }
 
+  SwapLink(const SwapLink&) = delete;
+  SwapLink& operator=(const SwapLink&) = delete;
+  ~SwapLink() {
+    // Whatever still moves must not outlive its memory.
+    if (lane_) kokkos_ext::fence(*lane_, "krama::memory::swap link ends");
+  }
+
   std::int64_t out(std::vector<SwapPiece> pieces) { return transfer(std::move(pieces), true); }
   std::int64_t in(std::vector<SwapPiece> pieces) { return transfer(std::move(pieces), false); }
   /// \throws TierError when this transfer, or one before it, could not be done
@@ -174,9 +183,9 @@ class SwapLink {
       thread_->wait(ticket);
     } else {
       // Later transfers are waited for too: there is no portable event.
-      if (ticket <= fenced_) return;
-      kokkos_ext::fence(*lane_, "krama::memory::swapped");
-      fenced_ = submitted_;
+      if (ticket <= ordered_) return;
+      kokkos_ext::order_after(exec_, *lane_);
+      ordered_ = submitted_;
     }
   }
   /// Waits for everything and forgets an error: the next step starts afresh.
@@ -198,8 +207,8 @@ class SwapLink {
     std::int64_t bytes = 0;
     for (const auto& p : pieces) bytes += p.bytes;
     moved_ += bytes;
-    kokkos_ext::fence(exec_, "krama::memory::swap");
     if constexpr (host_memory) {
+      kokkos_ext::fence(exec_, "krama::memory::swap");
       return thread_->submit([this, pieces = std::move(pieces), bytes, out] {
         const auto begin = Clock::now();
         for (const auto& p : pieces) {
@@ -216,6 +225,7 @@ class SwapLink {
         }
       });
     } else {
+      kokkos_ext::order_after(*lane_, exec_);
       for (const auto& p : pieces) {
         const TensorRef<std::byte, 1, M> near(p.near, {p.bytes});
         const TensorRef<std::byte, 1, Pinned> far(far_.data() + p.far, {p.bytes});
@@ -239,7 +249,7 @@ class SwapLink {
   std::optional<E> lane_;
   Tensor<std::byte, 1, Pinned> far_;
   std::int64_t submitted_ = 0;
-  std::int64_t fenced_ = 0;
+  std::int64_t ordered_ = 0;  ///< the last transfer that `exec` comes after
 };
 
 }  // namespace krama

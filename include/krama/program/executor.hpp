@@ -134,7 +134,8 @@ class Executor {
 
   /// One training step. `first_sample` and `samples` say which part of the global batch is this
   /// rank's; `feed` fills micro-batch after micro-batch. Collective over comm; waits.
-  /// \throws Error on every rank when swapping failed on one; nothing was changed then
+  /// \throws Error, the same on every rank, when one could not do its part (out of memory, a far tier
+  /// that fails, a feed that throws); parameters and optimizer state are as before then
   StepOutcome step(std::uint32_t number, std::uint64_t seed, double lr, std::int64_t first_sample,
                    std::int64_t samples, const Feed& feed) {
     batch_ = {first_sample, samples, seed, number};
@@ -233,6 +234,7 @@ class Executor {
   /// The program of a step over `batch_`, agreed with the other ranks where they must be asked.
   plan::Program begin_step() {
     owner_.begin_step();
+    broken_.clear();
     gradients_ready_ = false;
     fill(exec_, sums_.ref(), 0.0);
     agreement_ = {micro_batches(), 0};
@@ -277,13 +279,37 @@ class Executor {
     trace_.add(i, batch_.step, begin);
   }
 
-  /// One instruction of a training step. Where the far tier fails, this rank goes on with what the
-  /// other ranks wait for, until all of them agree to stop before anything is updated.
+  /// One instruction of a training step. A rank that cannot do its part goes on with what the other
+  /// ranks wait for, until all of them agree to stop before anything is updated.
   void attempt(const plan::Instr& i, const Feed& feed) {
-    if (!broken_.empty() && lane_of(i.op) != plan::Lane::comm) return;
+    if (!before_update(i.op)) return execute(i, feed, true);
+    if (broken_.empty()) {
+      do_or_break([&] { execute(i, feed, true); }, i.op == plan::Op::feed);
+    } else if (group_ && meets_ranks(i)) {
+      swap_.settle();
+      group_->refuse(broken_);
+    }
+  }
+  /// What a rank does for itself, before anybody updates.
+  static bool before_update(plan::Op op) {
+    return plan::lane_of(op) != plan::Lane::comm && op != plan::Op::update;
+  }
+  [[nodiscard]] bool meets_ranks(const plan::Instr& i) const {
+    using plan::Op;
+    return (i.op == Op::forward || i.op == Op::recompute || i.op == Op::backward) &&
+           model_->block_at(i.index).meets_ranks();
+  }
+  /// Does `f`; what keeps only this rank from doing it is noted for the agreement.
+  template <class F>
+  void do_or_break(F&& f, bool users_code = false) {
     try {
-      execute(i, feed, true);
+      f();
     } catch (const TierError& e) {
+      broken_ = e.what();
+    } catch (const OutOfMemory& e) {
+      broken_ = e.what();
+    } catch (const std::exception& e) {
+      if (!users_code || comm_.size() == 1) throw;
       broken_ = e.what();
     }
   }
@@ -374,13 +400,27 @@ class Executor {
   /// The second agreement: what every rank must know before anybody updates.
   void agree() {
     gradients_ready();
-    const auto sums = download(exec_, sums_.ref());
-    const std::string mine = std::exchange(broken_, {});
-    const auto broken = owner_.agree({sums[0], sums[1], my_seconds_, !mine.empty()});
+    StepNews mine;
+    mine.seconds = my_seconds_;
+    if (broken_.empty()) {
+      do_or_break([&] {
+        const auto sums = download(exec_, sums_.ref());
+        mine.loss_sum = sums[0];
+        mine.weight = sums[1];
+        mine.squared_norm = owner_.squared_norm();
+      });
+    }
+    mine.broken = !broken_.empty();
+    const auto broken = owner_.agree(mine);
     if (broken.empty()) return;
     swap_.settle();
-    throw Error(fmt::format("swapping failed on {}, parameters are as before the step{}{}",
-                            detail::list_ranks(broken), mine.empty() ? "" : ": ", mine));
+    std::string why;
+    const auto reasons = comm_.gather_text(broken_, "why the step failed");
+    for (const int r : broken) {
+      why += fmt::format("; rank {}: {}", r, reasons[static_cast<std::size_t>(r)]);
+    }
+    throw Error(fmt::format("the step failed on {}, parameters are as before it{}",
+                            detail::list_ranks(broken), why));
   }
 
   E exec_;
@@ -395,7 +435,7 @@ class Executor {
   plan::StepMemory memory_;
   StepValues<D, T> values_;
   SwapLane<D, T> swap_;
-  std::string broken_;  ///< why this rank cannot go on with its step
+  std::string broken_;  ///< why this rank cannot do its part of the step; empty: it can
   Tensor<nn::target_of<Loss, T>, 1, M> targets_;
   Tensor<A, 1, M> weights_;
   Tensor<double, 1, M> sums_;

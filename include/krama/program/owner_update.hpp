@@ -41,8 +41,9 @@ struct StepOutcome {
 struct StepNews {
   double loss_sum = 0;  ///< of its samples
   double weight = 0;
-  double seconds = 0;   ///< see StepOutcome::rank_seconds
-  bool broken = false;  ///< it could not compute its gradients
+  double seconds = 0;       ///< see StepOutcome::rank_seconds
+  double squared_norm = 0;  ///< of the summed gradients that it owns
+  bool broken = false;      ///< it could not do its part of the step
 };
 
 /// The half of a step behind the last backward: sums gradients to their owners, agrees on what the
@@ -104,20 +105,31 @@ class OwnerUpdate {
     while (std::any_of(sums_.begin(), sums_.end(), is_k)) await_oldest();
   }
 
+  /// Of the summed gradients that this rank owns, scaled as the loss. Fences `exec`. Not collective.
+  /// \throws OutOfMemory: on devices the reduction needs some memory
+  [[nodiscard]] double squared_norm() const {
+    double sum = 0;
+    for (int k = 0; k < shard_.parameter_buckets(); ++k) {
+      sum += kernels::squared_norm(exec_, TensorRef<const A, 1, M>(owned_of(store_->grads(), k)));
+    }
+    return sum;
+  }
+
   /// The second agreement: what every rank must know before anybody updates. `mine` is of the scaled
   /// loss.
   /// \throws Error on every rank where the ranks scale it differently
-  /// \return the ranks that could not compute their gradients, the same everywhere; nothing may be
-  /// updated if there are any
+  /// \return the ranks that could not do their part, the same everywhere; nothing may be updated if
+  /// there are any
   std::vector<int> agree(const StepNews& mine) {
     const double scale = scaler_.scale();
     // Loss, weight, squared norm and non-finite pieces are added up in rank order.
-    std::array<double, 7> v{mine.loss_sum / scale, mine.weight / scale,     0,    0,
-                            mine.seconds,          mine.broken ? 1.0 : 0.0, scale};
-    for (int k = 0; k < shard_.parameter_buckets(); ++k) {
-      v[2] += kernels::squared_norm(exec_, TensorRef<const A, 1, M>(owned_of(store_->grads(), k)));
-    }
-    v[2] = v[2] / scale / scale;
+    std::array<double, 7> v{mine.loss_sum / scale,
+                            mine.weight / scale,
+                            mine.squared_norm / scale / scale,
+                            0,
+                            mine.seconds,
+                            mine.broken ? 1.0 : 0.0,
+                            scale};
     // A sum of squares is finite exactly when every gradient is, in double for float gradients.
     if (!std::isfinite(v[2])) {
       v[2] = 0;

@@ -29,6 +29,7 @@ plan::LinkCost measure_link(const exec_of<D>& exec, std::byte* near, std::int64_
     for (int i = 0; i < 4; ++i) {
       const auto begin = std::chrono::steady_clock::now();
       link.wait(out ? link.out({{near, 0, n}}) : link.in({{near, 0, n}}));
+      kokkos_ext::fence(exec, "krama::program::measure_link");  // comes after the transfer
       best = std::min(
           best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     }
@@ -47,13 +48,23 @@ plan::LinkCost measure_link(const exec_of<D>& exec, std::byte* near, std::int64_
   return cost;
 }
 
-/// What planners need to know, measured: `run` makes gradients of at least one whole micro-batch, is
-/// called a few times, and may take part in collectives. The shortest time of each block counts. A
-/// rank that gets no micro-batch measures nothing: its times are 0.
+/// The link that an executor swaps over, measured with its own memory, between steps. Waits; not
+/// collective. \throws OutOfMemory, TierError
+template <Device D, Scalar T, class Loss, class Optimizer, class Comm>
+plan::LinkCost measure_link(const exec_of<D>& exec,
+                            Executor<D, T, Loss, Optimizer, Comm>& executor) {
+  auto& values = executor.values();
+  values.begin(values.batch());
+  return measure_link<D>(exec, values.memory_at(0), values.bytes(), executor.options().swap);
+}
+
+/// What planners need to know of blocks, measured: `run` makes gradients of at least one whole
+/// micro-batch, is called a few times, and may take part in collectives. The shortest time of each
+/// block counts. A rank that gets no micro-batch measures nothing: its times are 0. The link is left
+/// to `measure_link`.
 template <Device D, Scalar T, class Loss, class Optimizer, class Comm, class Run>
-plan::StepCosts measure_step(const exec_of<D>& exec,
-                             Executor<D, T, Loss, Optimizer, Comm>& executor, const Run& run,
-                             int times = 3) {
+plan::StepCosts measure_blocks(Executor<D, T, Loss, Optimizer, Comm>& executor, const Run& run,
+                               int times = 3) {
   plan::StepCosts costs = plan::byte_costs(executor.sizes());
   std::vector<double> forward(costs.blocks.size(), 0);
   std::vector<double> backward(costs.blocks.size(), 0);
@@ -81,9 +92,16 @@ plan::StepCosts measure_step(const exec_of<D>& exec,
   }
   // The loss comes between forward and backward, where transfers may run beside it.
   if (!costs.blocks.empty()) costs.blocks.back().backward += loss * 1e-6;
-  auto& values = executor.values();
-  values.begin(values.batch());
-  costs.link = measure_link<D>(exec, values.memory_at(0), values.bytes(), executor.options().swap);
+  return costs;
+}
+
+/// Both, for one rank that trains alone.
+template <Device D, Scalar T, class Loss, class Optimizer, class Comm, class Run>
+plan::StepCosts measure_step(const exec_of<D>& exec,
+                             Executor<D, T, Loss, Optimizer, Comm>& executor, const Run& run,
+                             int times = 3) {
+  plan::StepCosts costs = measure_blocks(executor, run, times);
+  costs.link = measure_link(exec, executor);
   return costs;
 }
 

@@ -41,6 +41,14 @@ class RankGroup final : public Collective {
     return all;
   }
 
+  /// This rank cannot take part in what layers say to each other: where the others wait for it, every
+  /// rank gets the same error, this one too.
+  [[noreturn]] void refuse(const std::string& why) {
+    static_cast<void>(
+        comm_.gather_text({}, fmt::format("rank {} cannot go on: {}", comm_.rank(), why)));
+    throw Error(why);  // there is only this rank
+  }
+
   /// Spent in calls since the last time this was asked.
   double take_seconds() { return std::exchange(seconds_, 0.0); }
 

@@ -93,9 +93,10 @@ std::string train_within(const exec_of<D>& exec, Executor<D, T, Loss, Optimizer,
     }
     executor.adopt(placed->offload);
   });
-  const plan::StepCosts costs = measure_step(exec, executor, run);
+  plan::StepCosts costs = measure_blocks(executor, run);
   std::string text;
   together_or_not(comm, "memory plan", [&] {
+    costs.link = measure_link(exec, executor);
     // A rank without samples has nothing to plan for.
     if (costs.in_core_seconds() <= 0) return;
     auto measured = plan::plan_within(costs, sizes, budget, detail::best_plan);

@@ -35,8 +35,9 @@ void together_or_not(Comm& comm, const char* what, const F& f) {
   std::exception_ptr error;
   try {
     f();
-  } catch (const Error& e) {
+  } catch (const std::exception& e) {
     mine = e.what();
+    if (mine.empty()) mine = "unknown error";
     error = std::current_exception();
   }
   const auto all = comm.gather_text(mine, what);

@@ -24,6 +24,7 @@
 #include <krama/train/feeder.hpp>
 #include <krama/train/memory_plan.hpp>
 #include <krama/train/share_steering.hpp>
+#include <krama/train/together.hpp>
 
 namespace krama::train {
 
@@ -135,7 +136,7 @@ class Trainer {
   }
 
   /// Mean loss over all samples of `source`, each evaluated exactly once whatever the number of
-  /// ranks. Collective over comm.
+  /// ranks. Collective over comm. \throws Error on every rank when one could not do its part.
   template <DataSource Source>
   double evaluate(const Source& source) {
     Feeder<D, T, Loss, Source> feeder(exec_, source);
@@ -145,8 +146,11 @@ class Trainer {
     const std::int64_t mine = counts[static_cast<std::size_t>(comm_.rank())];
     std::vector<std::int64_t> ids(static_cast<std::size_t>(mine));
     std::iota(ids.begin(), ids.end(), first);
-    const StepOutcome o = executor_.evaluate(options_.seed, first, mine,
-                                             feeder.feed(ids, options_.executor.micro_batch));
+    StepOutcome o;
+    together_or_not(comm_, "evaluation", [&] {
+      o = executor_.evaluate(options_.seed, first, mine,
+                             feeder.feed(ids, options_.executor.micro_batch));
+    });
     std::array<double, 2> sums{o.loss_sum, o.weight};
     comm_.sum_in_rank_order(sums, "evaluation");
     return sums[1] > 0 ? sums[0] / sums[1] : 0.0;

@@ -41,6 +41,7 @@ class Arena {
   /// \throws std::bad_alloc when the range or the table of labels is full.
   void* allocate(std::size_t bytes, std::size_t header, const char* label) {
     const std::lock_guard<std::mutex> lock(mutex_);
+    if (fail_at_ > 0 && --fail_at_ == 0) throw std::bad_alloc();
     const std::size_t length = (bytes / page_ + 1) * page_;
     Slot* slot = free_slot();
     const std::size_t at = first_fit(length);
@@ -67,6 +68,12 @@ class Arena {
     protect(static_cast<char*>(pointer), block->second.length, PROT_NONE);
     madvise(pointer, block->second.length, MADV_DONTNEED);
     blocks_.erase(block);
+  }
+
+  /// The n-th allocation from now on fails, and no other; 0: none.
+  void fail_at(std::int64_t n) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    fail_at_ = n;
   }
 
   void open() {
@@ -143,6 +150,7 @@ class Arena {
   }
 
   std::mutex mutex_;
+  std::int64_t fail_at_ = 0;
   std::size_t page_;
   char* base_ = nullptr;
   std::map<std::size_t, Block> blocks_;  ///< by offset

@@ -20,8 +20,9 @@ using Kokkos::GuardedDevice;
 using Kokkos::GuardedSpace;
 
 /// While it lives, what goes through the seam to a `GuardedDevice` is done only when somebody waits:
-/// at a fence of the instance or of all, a reduction to the host, a library call, or when device
-/// memory is freed. So a missing fence shows as wrong data. Does all work when it ends.
+/// at a fence of the instance or of all, at an order point when the later instance is waited for, a
+/// reduction to the host, a library call, or when device memory is freed. So a missing fence or order
+/// point shows as wrong data. Does all work when it ends.
 class DelayedWork {
  public:
   DelayedWork() : before_(guarded::Queue::delayed().exchange(true)) {}
@@ -44,6 +45,9 @@ struct krama::kokkos_ext::StandIn<Kokkos::GuardedDevice> {
 
   static void submit(const Kokkos::GuardedDevice& exec, std::function<void()> work) {
     exec.queue().submit(std::move(work));
+  }
+  static void order(const Kokkos::GuardedDevice& later, const Kokkos::GuardedDevice& earlier) {
+    later.queue().order_after(earlier.queue());
   }
   /// A library reads what the call refers to, so the call cannot wait; what was before it goes
   /// first.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -57,21 +58,33 @@ class Queue {
     work();
   }
 
+  /// What is submitted from now on comes after what waits in `earlier` now.
+  void order_after(Queue& earlier) {
+    const std::lock_guard<std::recursive_mutex> lock(mutex());
+    submit([&earlier, mark = earlier.done_ + earlier.waiting_.size()] { earlier.run_to(mark); });
+  }
+
   /// Does everything that waits. Called by the work itself, it does nothing.
-  void run() {
+  void run() { run_to(~std::uint64_t{0}); }
+
+ private:
+  /// Until `mark` pieces of work have been done in all.
+  void run_to(std::uint64_t mark) {
     const std::lock_guard<std::recursive_mutex> lock(mutex());
     if (running_ || waiting_.empty()) return;
-    const std::vector<std::function<void()>> work = std::exchange(waiting_, {});
     struct Running {
       bool& flag;
       explicit Running(bool& f) : flag(f) { flag = true; }
       ~Running() { flag = false; }
     } const now(running_);
     const Open memory;
-    for (const auto& w : work) w();
+    for (; !waiting_.empty() && done_ < mark; ++done_) {
+      const auto work = std::move(waiting_.front());
+      waiting_.pop_front();
+      work();
+    }
   }
 
- private:
   /// One for all queues: the device does one thing at a time.
   static std::recursive_mutex& mutex() {
     static auto* m = new std::recursive_mutex;
@@ -84,7 +97,8 @@ class Queue {
 
   std::uint32_t number_;
   bool running_ = false;
-  std::vector<std::function<void()>> waiting_;
+  std::deque<std::function<void()>> waiting_;
+  std::uint64_t done_ = 0;  ///< pieces of work that waited
 };
 
 }  // namespace krama::testing::guarded
