@@ -42,8 +42,8 @@ Updated update(const std::string& name, const Optimizer& optimizer, double clip)
   const int me = comm.rank();
   // The second rank owns three times as much as the first.
   krama::OwnerUpdate<D, float, Optimizer, krama::MpiComm> owner(
-      exec, store, optimizer, comm,
-      krama::make_shard(store, 700, {1.0, 3.0}, {}, me, comm.size()), clip);
+      exec, store, optimizer, comm, krama::make_shard(store, 700, {1.0, 3.0}, {}, me, comm.size()),
+      clip, {});
   Updated u;
   for (int step = 0; step < 3; ++step) {
     const auto mine = values_of<float>(me + 2 * step, store.size());
