@@ -2,15 +2,37 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # Copyright (c) the Krama authors
 #
-# bench.sh CHECKOUT [NAME...]: builds and runs benchmarks (all without a name; bench_gemm or gemm).
+# bench.sh CHECKOUT [--mnist FOLDER] [--text FILE] [NAME...]: builds and runs benchmarks (all without a name; bench_gemm or gemm).
 # A benchmark is an executable made from benchmarks/<folder>/<name>.cpp; where <name>.sh lies there,
 # that is called with the folder of the executables instead (it may start ranks, or peers). The bars
-# of all come last, one a line; the exit code is 1 if one is missed or a benchmark fails.
+# of all come last, one a line; the exit code is 1 if one is missed or a benchmark fails. What the options
+# name is for those that learn from files; without them they leave that out.
 set -u
 root=$1
 shift
 # shellcheck source=scripts/toolbox/common.sh
 . "$root/scripts/toolbox/common.sh"
+
+names=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --mnist | --text)
+      if [ $# = 1 ] || [ ! -e "$2" ]; then
+        echo "bench: $1 ${2:-}: there is no such file or folder" >&2
+        exit 2
+      fi
+      export "KRAMA_BENCH_$(tr a-z A-Z <<<"${1#--}")=$(realpath "$2")"
+      shift
+      ;;
+    -*)
+      echo "bench: there is no option $1; there are --mnist FOLDER and --text FILE" >&2
+      exit 2
+      ;;
+    *) names+=("$1") ;;
+  esac
+  shift
+done
+set -- "${names[@]}"
 
 # They are set on some machines and make OpenBLAS, and all that stands on it, slower.
 unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
