@@ -34,6 +34,13 @@ class Backend:
                 found = str(pathlib.Path(place, self.compiler))
         return found
 
+    def lacks(self, compiler, headers):
+        """Those of a vendor's headers that are not where its compiler looks."""
+        top = pathlib.Path(compiler).resolve().parents[1]
+        places = [top / "include", *top.glob("targets/*/include"), pathlib.Path("/usr/include"),
+                  pathlib.Path("/usr/local/include"), pathlib.Path("/opt/rocm/include")]
+        return [h for h in headers if not any((p / h).exists() for p in places)]
+
     def command(self, compiler, arch, include, config, unit, target):
         flag = "-arch=" if self.name == "cuda" else "--offload-arch="
         return [compiler, *self.options, flag + arch, "-I", str(include), "-isystem", str(config),

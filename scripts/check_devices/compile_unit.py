@@ -47,7 +47,7 @@ def release_of(compiler):
 
 
 def compile_unit(backend, compiler, arch, include, text, cache):
-    """{"ok", "seconds", "log", "functions": mangled -> readable, "resources"}; "cached" says which."""
+    """{"ok", "seconds", "log", "functions": mangled -> readable, "calls", "resources"}; "cached" says which."""
     config = cache / f"config-{backend.name}-{arch}"
     backends.write_config(backend, arch, config)
     backends.write_krama_config(include.parent / "cmake" / "config.hpp.in", config)
@@ -61,10 +61,11 @@ def compile_unit(backend, compiler, arch, include, text, cache):
     begin = time.monotonic()
     run = subprocess.run(backend.command(compiler, arch, include, config, unit, target),
                          capture_output=True, text=True, check=False)
-    result = {"ok": run.returncode == 0, "seconds": round(time.monotonic() - begin, 1), "functions": {},
+    result = {"ok": run.returncode == 0, "seconds": round(time.monotonic() - begin, 1), "functions": {}, "calls": [],
               "log": run.stdout + run.stderr}
     if result["ok"]:
         result["functions"] = elf.device_functions(target)
+        result["calls"] = elf.called_functions(target)
         kept.write_text(json.dumps(result))
         target.unlink()
     return finished(backend, result, False)

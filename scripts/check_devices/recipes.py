@@ -99,6 +99,22 @@ HOST_ONLY = {
     "AddBias": "follows the host's vendor libraries",
 }
 
+# Kernels that are compiled only where a device's vendor library is (see LIBRARIES).
+LIBRARY_ONLY = {
+    "SpreadBias": "for libraries without a bias in their epilogue",
+}
+
+# Doors to vendors' libraries: the header to instantiate once more, and for each back end the headers that
+# must be there, the macro that opens the door, and the functions that the object must call.
+LIBRARIES = {
+    "kernels/gemm.hpp": {
+        "cuda": (("cublas_v2.h", "cublasLt.h"), "KRAMA_HAS_CUBLAS",
+                 ("cublasGemmEx", "cublasGemmStridedBatchedEx", "cublasLtMatmul", "cublasDestroy_v2")),
+        "hip": (("hipblas/hipblas.h",), "KRAMA_HAS_HIPBLAS",
+                ("hipblasGemmEx_v2", "hipblasGemmStridedBatchedEx_v2", "hipblasDestroy")),
+    },
+}
+
 # Whole programs: an executor for each element type, losses and optimizers in turn.
 PROGRAMS = {
     "program/executor.hpp": [

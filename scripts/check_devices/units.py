@@ -30,6 +30,7 @@ class Unit:
     headers: list
     lines: list
     kernels: list
+    library: dict = dataclasses.field(default_factory=dict)  # of recipes.LIBRARIES
 
 
 def lines_of(header, serial):
@@ -64,9 +65,9 @@ def own_kernels(path, all_headers):
     return [k for k in found if k.name not in r.HOST_ONLY], seen
 
 
-def expected(header, all_headers):
+def expected(header, all_headers, library=False):
     by_name = {k.name: k for one in all_headers.values() for k in one.kernels}
-    kernels, _ = own_kernels(header.path, all_headers)
+    kernels = [k for k in own_kernels(header.path, all_headers)[0] if library or k.name not in r.LIBRARY_ONLY]
     for name in r.PROGRAM_KERNELS.get(header.path, []):
         kernels.append(h.Kernel(name, ()))
     for subject in header.subjects:
@@ -100,11 +101,11 @@ def faults_of(all_headers):
         left = [k.name for k in header.kernels if k.name not in r.HOST_ONLY]
         if left and path not in covered:
             faults.append(f"{path}: no recipe leads to its kernels {', '.join(left)}")
-    for path in [*r.KERNELS, *r.NOTHING_FOR_DEVICES, *r.PROGRAMS]:
+    for path in [*r.KERNELS, *r.NOTHING_FOR_DEVICES, *r.PROGRAMS, *r.LIBRARIES]:
         if path not in all_headers:
             faults.append(f"{path}: has a recipe, but is not there")
     names = {k.name for one in all_headers.values() for k in one.kernels}
-    for name in [*r.HOST_ONLY, *(n for v in r.LAYER_KERNELS.values() for n in v)]:
+    for name in [*r.HOST_ONLY, *r.LIBRARY_ONLY, *(n for v in r.LAYER_KERNELS.values() for n in v)]:
         if name not in names:
             faults.append(f"{name}: named in recipes.py, but no header defines such a kernel")
     return faults
@@ -126,13 +127,21 @@ def plan(all_headers):
             units.append(Unit(f"{name}: {stems}", includes,
                               [line for n, x in enumerate(part) for line in lines_of(x, n)],
                               [k for x in part for k in expected(x, all_headers)]))
+    for path, library in r.LIBRARIES.items():
+        if path in all_headers:
+            stem = re.sub(r".*/|\.hpp", "", path)
+            units.append(Unit(f"libraries: {stem}", [path], lines_of(all_headers[path], 0),
+                              expected(all_headers[path], all_headers, True), library))
     return units, faults_of(all_headers)
 
 
-def text_of(unit, space):
+def text_of(unit, backend):
     includes = "\n".join(f"#include <krama/{p}>" for p in
                          dict.fromkeys(["nn/layer.hpp", "kernels/row_reduce.hpp", *unit.headers]))
-    return PRELUDE.replace("@includes@", includes).replace("@space@", space) + "\n".join(unit.lines) + "\n"
+    if unit.library:
+        macro = unit.library[backend.name][1]
+        includes = f"#include <krama/config.hpp>\n#undef {macro}\n#define {macro} 1\n" + includes
+    return PRELUDE.replace("@includes@", includes).replace("@space@", backend.space) + "\n".join(unit.lines) + "\n"
 
 
 PRELUDE = """\
