@@ -79,5 +79,6 @@ if(PROJECT_IS_TOP_LEVEL)
   endif()
   message(STATUS "Krama ${PROJECT_VERSION}: Kokkos ${Kokkos_VERSION} (${Kokkos_DEVICES}), "
     "MPI ${krama_mpi}, oneDNN ${KRAMA_HAS_ONEDNN}, OpenBLAS ${KRAMA_HAS_OPENBLAS}, "
-    "cuBLAS ${KRAMA_HAS_CUBLAS}, hipBLAS ${KRAMA_HAS_HIPBLAS}")
+    "cuBLAS ${KRAMA_HAS_CUBLAS}, hipBLAS ${KRAMA_HAS_HIPBLAS}, NCCL ${KRAMA_HAS_NCCL}, "
+    "RCCL ${KRAMA_HAS_RCCL}")
 endif()

@@ -35,7 +35,8 @@ def skipped(unit, backend, compiler):
 
 def check_unit(unit, backend, compiler, arch, root, cache):
     """Prints a line of the table; returns (passed, result)."""
-    result = compile_unit.compile_unit(backend, compiler, arch, root / "include", units.text_of(unit, backend), cache)
+    result = compile_unit.compile_unit(backend, compiler, arch, root / "include", units.text_of(unit, backend), cache,
+                                       bool(unit.library))
     names = [n for n in result["functions"].values() if LAUNCHED in n]
     missing = [f"{k.name} ({', '.join(m)})" for k in unit.kernels if (m := k.missing(names))] if result["ok"] else []
     if unit.library and result["ok"]:
