@@ -3,7 +3,7 @@
 #
 # Finds what Krama stands on: a target that the parent project already has, else an installed
 # package, else (KRAMA_FETCH_DEPS) a pinned release, else one message that says what to do.
-# Sets KRAMA_HAS_ONEDNN and KRAMA_HAS_OPENBLAS.
+# Sets KRAMA_HAS_ONEDNN and KRAMA_HAS_OPENBLAS, and what KramaDeviceLibraries.cmake does.
 
 # krama_need(NAME TARGET VERSION HINT); a macro, so that the package's variables stay visible
 macro(krama_need name target version hint)
@@ -70,11 +70,15 @@ if(KRAMA_ENABLE_OPENBLAS)
   endif()
 endif()
 
+include("${PROJECT_SOURCE_DIR}/cmake/KramaDeviceLibraries.cmake")
+
 if(PROJECT_IS_TOP_LEVEL)
   set(krama_mpi "off")
   if(KRAMA_ENABLE_MPI)
     set(krama_mpi "${MPI_CXX_VERSION} (${MPIEXEC_EXECUTABLE})")
   endif()
   message(STATUS "Krama ${PROJECT_VERSION}: Kokkos ${Kokkos_VERSION} (${Kokkos_DEVICES}), "
-    "MPI ${krama_mpi}, oneDNN ${KRAMA_HAS_ONEDNN}, OpenBLAS ${KRAMA_HAS_OPENBLAS}")
+    "MPI ${krama_mpi}, oneDNN ${KRAMA_HAS_ONEDNN}, OpenBLAS ${KRAMA_HAS_OPENBLAS}, "
+    "cuBLAS ${KRAMA_HAS_CUBLAS}, hipBLAS ${KRAMA_HAS_HIPBLAS}, NCCL ${KRAMA_HAS_NCCL}, "
+    "RCCL ${KRAMA_HAS_RCCL}")
 endif()

@@ -34,10 +34,17 @@ class Backend:
                 found = str(pathlib.Path(place, self.compiler))
         return found
 
-    def command(self, compiler, arch, include, config, unit, target):
+    def lacks(self, compiler, headers):
+        """Those of a vendor's headers that are not where its compiler looks."""
+        top = pathlib.Path(compiler).resolve().parents[1]
+        places = [top / "include", *top.glob("targets/*/include"), pathlib.Path("/usr/include"),
+                  pathlib.Path("/usr/local/include"), pathlib.Path("/opt/rocm/include")]
+        return [h for h in headers if not any((p / h).exists() for p in places)]
+
+    def command(self, compiler, arch, include, config, unit, target, library=False):
         flag = "-arch=" if self.name == "cuda" else "--offload-arch="
         return [compiler, *self.options, flag + arch, "-I", str(include), "-isystem", str(config),
-                "-isystem", str(kokkos()), "-c", str(unit), "-o", str(target)]
+                "-isystem", str(kokkos()), *(mpi() if library else ()), "-c", str(unit), "-o", str(target)]
 
 
 CUDA = Backend(
@@ -53,6 +60,12 @@ HIP = Backend(
      "-Rpass-analysis=kernel-resource-usage", "-fno-caret-diagnostics"),
     ("gfx90a",), ("gfx90a", "gfx942"))
 BACKENDS = {"cuda": CUDA, "hip": HIP}
+
+
+def mpi():
+    """Where MPI's header is, if it is not where compilers look."""
+    found = sorted(pathlib.Path("/usr/lib").glob("*/mpich/include/mpi.h"))
+    return ("-isystem", str(found[0].parent)) if found else ()
 
 
 def kokkos():

@@ -46,12 +46,12 @@ def release_of(compiler):
     return next((x.strip() for x in run.stdout.splitlines() if "release" in x or "version" in x), "unknown")
 
 
-def compile_unit(backend, compiler, arch, include, text, cache):
-    """{"ok", "seconds", "log", "functions": mangled -> readable, "resources"}; "cached" says which."""
+def compile_unit(backend, compiler, arch, include, text, cache, library=False):
+    """{"ok", "seconds", "log", "functions": mangled -> readable, "calls", "resources"}; "cached" says which."""
     config = cache / f"config-{backend.name}-{arch}"
     backends.write_config(backend, arch, config)
     backends.write_krama_config(include.parent / "cmake" / "config.hpp.in", config)
-    plain = backend.command(compiler, arch, "INCLUDE", "CONFIG", "UNIT", "OBJECT")
+    plain = backend.command(compiler, arch, "INCLUDE", "CONFIG", "UNIT", "OBJECT", library)
     key = key_of(text, include, config, [*plain, compiler_id(compiler)])
     kept = cache / f"{key}.json"
     if kept.exists():
@@ -59,12 +59,13 @@ def compile_unit(backend, compiler, arch, include, text, cache):
     unit, target = cache / f"{key}.{'cu' if backend.name == 'cuda' else 'hip'}", cache / f"{key}.o"
     unit.write_text(text)
     begin = time.monotonic()
-    run = subprocess.run(backend.command(compiler, arch, include, config, unit, target),
+    run = subprocess.run(backend.command(compiler, arch, include, config, unit, target, library),
                          capture_output=True, text=True, check=False)
-    result = {"ok": run.returncode == 0, "seconds": round(time.monotonic() - begin, 1), "functions": {},
+    result = {"ok": run.returncode == 0, "seconds": round(time.monotonic() - begin, 1), "functions": {}, "calls": [],
               "log": run.stdout + run.stderr}
     if result["ok"]:
         result["functions"] = elf.device_functions(target)
+        result["calls"] = elf.called_functions(target)
         kept.write_text(json.dumps(result))
         target.unlink()
     return finished(backend, result, False)

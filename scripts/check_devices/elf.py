@@ -41,6 +41,22 @@ def functions_of_image(image):
     return found
 
 
+def called_functions(path):
+    """Names that a host object leaves to other objects and libraries."""
+    data = path.read_bytes()
+    parts, found = sections(data), set()
+    for _, kind, offset, size, link in parts:
+        if kind != SHT_SYMTAB:
+            continue
+        strings = parts[link][2]
+        for at in range(offset, offset + size, 24):
+            name, _, _, index = struct.unpack_from("<IBBH", data, at)
+            if index == 0 and name:
+                begin = strings + name
+                found.add(data[begin:data.index(b"\0", begin)].decode())
+    return sorted(found)
+
+
 def images(data):
     """Device images that lie in the fat binary sections of a host object."""
     for name, _, offset, size, _ in sections(data):

@@ -99,6 +99,38 @@ HOST_ONLY = {
     "AddBias": "follows the host's vendor libraries",
 }
 
+# Kernels that are compiled only where a device's vendor library is (see LIBRARIES).
+LIBRARY_ONLY = {
+    "SpreadBias": "for libraries without a bias in their epilogue",
+}
+
+# Doors to vendors' libraries: the header to instantiate (by "lines", or once more as in KERNELS), and for
+# each back end the headers that must be there, the macro that opens the door, and the functions that the
+# object must call.
+LIBRARIES = {
+    "comm/nccl/communicator.hpp": {
+        "lines": [
+            "A: World w = any; NcclComm c(w, any, any); c.allreduce<E, A, M>(any, any, any);",
+            "T: World w = any; NcclComm c(w, any, any); c.broadcast<E, T, M>(any, any, 0, any);",
+            "T: World w = any; NcclComm c(w, any, any); c.allgather<E, T, M>(any, any, any, any);",
+            "A: World w = any; NcclComm c(w, any, any); c.allreduce<E, std::int64_t, M>(any, any, any);",
+            "template class krama::Executor<D, float, nn::CrossEntropy, optim::AdamW, NcclComm>;",
+        ],
+        "cuda": (("nccl.h",), "KRAMA_HAS_NCCL",
+                 ("ncclReduce", "ncclReduceScatter", "ncclBroadcast", "ncclAllGather", "ncclCommInitRankConfig",
+                  "ncclCommAbort", "ncclCommGetAsyncError", "ncclGetLastError")),
+        "hip": (("rccl/rccl.h",), "KRAMA_HAS_RCCL",
+                ("ncclReduce", "ncclReduceScatter", "ncclBroadcast", "ncclAllGather", "ncclCommInitRank",
+                 "ncclCommAbort", "ncclCommGetAsyncError", "ncclGetLastError")),
+    },
+    "kernels/gemm.hpp": {
+        "cuda": (("cublas_v2.h", "cublasLt.h"), "KRAMA_HAS_CUBLAS",
+                 ("cublasGemmEx", "cublasGemmStridedBatchedEx", "cublasLtMatmul", "cublasDestroy_v2")),
+        "hip": (("hipblas/hipblas.h",), "KRAMA_HAS_HIPBLAS",
+                ("hipblasGemmEx_v2", "hipblasGemmStridedBatchedEx_v2", "hipblasDestroy")),
+    },
+}
+
 # Whole programs: an executor for each element type, losses and optimizers in turn.
 PROGRAMS = {
     "program/executor.hpp": [

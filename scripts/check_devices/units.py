@@ -30,6 +30,7 @@ class Unit:
     headers: list
     lines: list
     kernels: list
+    library: dict = dataclasses.field(default_factory=dict)  # of recipes.LIBRARIES
 
 
 def lines_of(header, serial):
@@ -42,8 +43,16 @@ def lines_of(header, serial):
         return [LOSS.format(s, t) for s in header.subjects for t in TYPES]
     if header.kind == "optimizers":
         return [OPTIMIZER.format(s, t) for s in header.subjects for t in TYPES[:2]]
+    return lines_from(r.KERNELS.get(header.path, []), serial)
+
+
+def lines_from(recipe, serial):
+    """A template and its instantiations for each "T:" and "A:"; other lines as they are."""
     lines = []
-    for n, line in enumerate(r.KERNELS.get(header.path, [])):
+    for n, line in enumerate(recipe):
+        if line[:3] not in ("T: ", "A: "):
+            lines.append(line)
+            continue
         kind, call = line.split(": ", 1)
         name = f"use_{serial}_{n}"
         lines.append(f"template <class {kind}> void {name}(const Any& any) {{ {call} }}")
@@ -64,9 +73,9 @@ def own_kernels(path, all_headers):
     return [k for k in found if k.name not in r.HOST_ONLY], seen
 
 
-def expected(header, all_headers):
+def expected(header, all_headers, library=False):
     by_name = {k.name: k for one in all_headers.values() for k in one.kernels}
-    kernels, _ = own_kernels(header.path, all_headers)
+    kernels = [k for k in own_kernels(header.path, all_headers)[0] if library or k.name not in r.LIBRARY_ONLY]
     for name in r.PROGRAM_KERNELS.get(header.path, []):
         kernels.append(h.Kernel(name, ()))
     for subject in header.subjects:
@@ -100,11 +109,11 @@ def faults_of(all_headers):
         left = [k.name for k in header.kernels if k.name not in r.HOST_ONLY]
         if left and path not in covered:
             faults.append(f"{path}: no recipe leads to its kernels {', '.join(left)}")
-    for path in [*r.KERNELS, *r.NOTHING_FOR_DEVICES, *r.PROGRAMS]:
+    for path in [*r.KERNELS, *r.NOTHING_FOR_DEVICES, *r.PROGRAMS, *r.LIBRARIES]:
         if path not in all_headers:
             faults.append(f"{path}: has a recipe, but is not there")
     names = {k.name for one in all_headers.values() for k in one.kernels}
-    for name in [*r.HOST_ONLY, *(n for v in r.LAYER_KERNELS.values() for n in v)]:
+    for name in [*r.HOST_ONLY, *r.LIBRARY_ONLY, *(n for v in r.LAYER_KERNELS.values() for n in v)]:
         if name not in names:
             faults.append(f"{name}: named in recipes.py, but no header defines such a kernel")
     return faults
@@ -126,15 +135,37 @@ def plan(all_headers):
             units.append(Unit(f"{name}: {stems}", includes,
                               [line for n, x in enumerate(part) for line in lines_of(x, n)],
                               [k for x in part for k in expected(x, all_headers)]))
+    for path, library in r.LIBRARIES.items():
+        if path in all_headers:
+            stem = re.sub(r".*/|\.hpp", "", path)
+            if "lines" in library:
+                stem = path.split("/")[-2]
+                units.append(Unit(f"libraries: {stem}", ["program/executor.hpp", *PROGRAM_HEADERS, path],
+                                  lines_from(library["lines"], 0), [h.Kernel("UpdateElement", ())], library))
+                continue
+            units.append(Unit(f"libraries: {stem}", [path], lines_of(all_headers[path], 0),
+                              expected(all_headers[path], all_headers, True), library))
     return units, faults_of(all_headers)
 
 
-def text_of(unit, space):
+def text_of(unit, backend):
     includes = "\n".join(f"#include <krama/{p}>" for p in
                          dict.fromkeys(["nn/layer.hpp", "kernels/row_reduce.hpp", *unit.headers]))
-    return PRELUDE.replace("@includes@", includes).replace("@space@", space) + "\n".join(unit.lines) + "\n"
+    if unit.library:
+        macro = unit.library[backend.name][1]
+        includes = f"#include <krama/config.hpp>\n#undef {macro}\n#define {macro} 1\n{MPI_WHERE_FOUND}" + includes
+    return PRELUDE.replace("@includes@", includes).replace("@space@", backend.space) + "\n".join(unit.lines) + "\n"
 
 
+# Communicators of vendors' libraries agree over MPI. Where that is not, over the one rank's stand-in: it has
+# one rank for certain, so compilers drop the calls and the unit fails.
+MPI_WHERE_FOUND = """\
+#if __has_include(<mpi.h>)
+#undef KRAMA_ENABLE_MPI
+#define KRAMA_ENABLE_MPI 1
+#define MPICH_SKIP_MPICXX
+#endif
+"""
 PRELUDE = """\
 @includes@
 

@@ -6,6 +6,9 @@ test_check_devices.py         what the recipes leave out (fast, no device compil
 test_check_devices.py --cuda  also what nvcc must refuse; 77 where there is no nvcc
 """
 
+import contextlib
+import importlib.util
+import io
 import pathlib
 import shutil
 import subprocess
@@ -63,7 +66,7 @@ COMPILED = [
     (LAYER.replace("@access@", " public:").replace("@function@", "host_only"), "host_only"),
     (LAYER.replace("@access@", " public:").replace("@function@", "").replace("    kernels::for_each(",
                                                                             "    if constexpr (sizeof(T) == 1) kernels::for_each("),
-     "no device code for: Sample::run"),
+     "not in the object: Sample::run"),
 ]
 
 
@@ -78,8 +81,36 @@ def run(path, text, *options):
     return done.returncode, done.stdout + done.stderr
 
 
-def main():
+def library_cases():
+    """What is said of a door whose headers are not here, and of one that calls nothing; wrong ones."""
+    sys.path.insert(0, str(SCRIPT))
+    spec = importlib.util.spec_from_file_location("check", SCRIPT / "__main__.py")
+    check = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(check)
+    hip = check.backends.HIP
+    unit = check.units.Unit("libraries: sample", [], [], [],
+                            {"hip": (("stdio.h", "no_such.h", "nor/this.h"), "KRAMA_HAS_SAMPLE", ("sampleGemm",))})
+    here = check.units.Unit("libraries: here", [], [], [], {"hip": (("stdio.h",), "KRAMA_HAS_SAMPLE", ("sampleGemm",))})
+    check.backends.kokkos = lambda: pathlib.Path("/")
+    find = check.backends.Backend.find
+    check.backends.Backend.find = lambda self: "/usr/bin/hipcc"
+    made = {"ok": True, "log": "", "seconds": 1, "cached": False, "functions": {}, "resources": {}}
     wrong = []
+    for todo, calls, wanted_end, wanted_text in [
+            ([unit], [], "SKIPPED", "no no_such.h and no nor/this.h here"),
+            ([unit, here], ["sampleGemm"], "passed but for libraries: sample SKIPPED", "*** hip gfx: SKIPPED"),
+            ([here], ["otherGemm"], "FAILED", "sampleGemm (never called)")]:
+        check.compile_unit.compile_unit = lambda *_, c=calls: {**made, "calls": c}
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            end, _ = check.check_backend(hip, ["gfx"], todo, ROOT, None)
+        if end != wanted_end or wanted_text not in said.getvalue():
+            wrong.append(f"libraries: wanted {wanted_end!r} and {wanted_text!r}, found {end!r}: {said.getvalue()}")
+    check.backends.Backend.find = find
+    return 3, wrong
+
+
+def main():
+    cases, wrong = library_cases()
     for path, text, wanted in LISTED:
         code, said = run(path, text, "--list")
         if code != 1 or wanted not in said:
@@ -87,7 +118,7 @@ def main():
     code, said = run("nn/layers/sample.hpp", COMPILED[0][0], "--list")
     if "sample" in said:
         wrong.append(f"a new layer of the usual form: wanted nothing, found {code}: {said}")
-    cases = len(LISTED) + 1
+    cases += len(LISTED) + 1
     if "--cuda" in sys.argv[1:]:
         for text, wanted in COMPILED:
             code, said = run("nn/layers/sample.hpp", text, "cuda", "--only", "sample")

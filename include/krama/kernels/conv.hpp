@@ -34,7 +34,7 @@ bool try_onednn(const E& exec, ConvPass pass, const ConvSizes& s, const T* x, co
   if constexpr (conv_vendor<E, T>) {
     const ConvDoor door = chosen_conv_door();
     const bool wanted = door == ConvDoor::automatic ? conv_rule(s, pass) : door == ConvDoor::onednn;
-    if (!wanted || s.window.places() == 0 || inside_parallel_region<E>()) return false;
+    if (!wanted || s.window.places() == 0 || inside_parallel_region()) return false;
     return kokkos_ext::library_call(exec, "krama::kernels::conv", [&] {
       const VendorThreads threads(exec.concurrency());
       return conv_onednn<T>(pass, s, x, w, bias, y, scratch, threads.count());

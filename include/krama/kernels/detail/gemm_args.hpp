@@ -19,7 +19,8 @@ enum class Op : std::uint8_t { none, transpose };
 
 /// Who computes a matrix product. `automatic` is a fixed rule over types, shapes and the execution
 /// space (never a timing), so the same call always takes the same way. `portable` on hosts exists in
-/// programs compiled with KRAMA_PORTABLE_GEMM=1; in others hosts take `packed` in its place.
+/// programs compiled with KRAMA_PORTABLE_GEMM=1; in others hosts take `packed` in its place. On devices
+/// `portable` keeps the vendor's library out; the other words are for hosts and mean `automatic` there.
 enum class GemmDoor : std::uint8_t { automatic, portable, packed, onednn, openblas };
 
 namespace detail {
