@@ -2,7 +2,7 @@
 # Copyright (c) the Krama authors
 """Times training steps of the same networks in PyTorch and prints one JSON line.
 
-usage: peer_torch.py CONFIG STEPS eager|fused|compiled
+usage: peer_torch.py CONFIG STEPS eager|fused|compiled [cpu|cuda]
 """
 
 import pathlib
@@ -21,6 +21,7 @@ MLP = {"mlp32": 32, "mlp128": 128, "mlp1024": 1024}
 
 def main():
     config, steps, form = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    device = sys.argv[4] if len(sys.argv) > 4 else "cpu"
     torch.set_num_threads(2)
     torch.manual_seed(1)
     if config in GPT:
@@ -33,7 +34,8 @@ def main():
         model = nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10))
         x = samples(batch, 784) / 251.0
         rows, classes = batch, 10
-    time_steps(config, model, x, targets(rows, classes), classes, steps, form)
+    y = targets(rows, classes).to(device)
+    time_steps(config, model.to(device), x.to(device), y, classes, steps, form)
 
 
 if __name__ == "__main__":

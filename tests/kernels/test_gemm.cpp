@@ -230,7 +230,7 @@ TEST_CASE("gemm: host threads call at the same time", "[kernels]") {
   }
 }
 
-#ifdef KOKKOS_ENABLE_OPENMP
+#if defined(KOKKOS_ENABLE_OPENMP) && !defined(KOKKOS_ENABLE_CUDA) && !defined(KOKKOS_ENABLE_HIP)
 TEST_CASE("gemm: inside a parallel region it runs on the calling thread", "[kernels]") {
   const Kokkos::OpenMP exec;
   for (const GemmDoor door :
