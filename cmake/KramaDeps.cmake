@@ -3,7 +3,8 @@
 #
 # Finds what Krama stands on: a target that the parent project already has, else an installed
 # package, else (KRAMA_FETCH_DEPS) a pinned release, else one message that says what to do.
-# Sets KRAMA_HAS_ONEDNN and KRAMA_HAS_OPENBLAS, and what KramaDeviceLibraries.cmake does.
+# Sets KRAMA_HAS_ONEDNN and KRAMA_HAS_OPENBLAS, and what KramaDeviceLibraries.cmake does;
+# krama_libraries lists the targets of the libraries that may be missing and were found.
 
 # krama_need(NAME TARGET VERSION HINT); a macro, so that the package's variables stay visible
 macro(krama_need name target version hint)
@@ -43,6 +44,8 @@ if(KRAMA_ENABLE_MPI AND NOT TARGET MPI::MPI_CXX)
   endif()
 endif()
 
+set(krama_libraries "")
+
 set(KRAMA_HAS_ONEDNN OFF)
 if(KRAMA_ENABLE_ONEDNN)
   if(NOT TARGET DNNL::dnnl)
@@ -50,6 +53,7 @@ if(KRAMA_ENABLE_ONEDNN)
   endif()
   if(TARGET DNNL::dnnl)
     set(KRAMA_HAS_ONEDNN ON)
+    list(APPEND krama_libraries DNNL::dnnl)
   endif()
 endif()
 
@@ -63,6 +67,7 @@ if(KRAMA_ENABLE_OPENBLAS)
   mark_as_advanced(KRAMA_OPENBLAS_INCLUDE KRAMA_OPENBLAS_LIBRARY)
   if(KRAMA_OPENBLAS_INCLUDE AND KRAMA_OPENBLAS_LIBRARY)
     set(KRAMA_HAS_OPENBLAS ON)
+    list(APPEND krama_libraries krama_openblas)
     add_library(krama_openblas INTERFACE)
     add_library(krama::krama_openblas ALIAS krama_openblas)
     target_include_directories(krama_openblas SYSTEM INTERFACE "${KRAMA_OPENBLAS_INCLUDE}")

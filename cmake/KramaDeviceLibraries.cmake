@@ -3,7 +3,7 @@
 #
 # Libraries of the devices' vendors. They are looked for only where the Kokkos in use computes on that
 # vendor's devices. Sets KRAMA_HAS_CUBLAS, KRAMA_HAS_HIPBLAS, KRAMA_HAS_NCCL and
-# KRAMA_HAS_RCCL.
+# KRAMA_HAS_RCCL, and appends the targets to krama_libraries.
 
 # krama_kokkos_has(RESULT BACKEND): whether Kokkos, a package or a part of the same project, has it.
 function(krama_kokkos_has result backend)
@@ -24,6 +24,7 @@ if(KRAMA_ENABLE_CUBLAS AND krama_cuda)
   endif()
   if(TARGET CUDA::cublas AND TARGET CUDA::cublasLt)
     set(KRAMA_HAS_CUBLAS ON)
+    list(APPEND krama_libraries CUDA::cublas CUDA::cublasLt)
   endif()
 endif()
 
@@ -34,6 +35,7 @@ if(KRAMA_ENABLE_HIPBLAS AND krama_hip)
   endif()
   if(TARGET roc::hipblas)
     set(KRAMA_HAS_HIPBLAS ON)
+    list(APPEND krama_libraries roc::hipblas)
   endif()
 endif()
 
@@ -47,6 +49,7 @@ macro(krama_find_ccl name backend header library)
     mark_as_advanced(KRAMA_${name}_INCLUDE KRAMA_${name}_LIBRARY)
     if(KRAMA_${name}_INCLUDE AND KRAMA_${name}_LIBRARY)
       set(KRAMA_HAS_${name} ON)
+      list(APPEND krama_libraries krama_${library})
       if(NOT TARGET krama_${library})
         add_library(krama_${library} INTERFACE)
         add_library(krama::krama_${library} ALIAS krama_${library})

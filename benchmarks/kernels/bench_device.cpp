@@ -94,10 +94,8 @@ double gemm_of(const E& exec, std::int64_t n, double budget) {
   for (const std::int64_t at : {std::int64_t{0}, n * n / 3, n * n - 1}) {
     double sum = 0;
     for (std::int64_t k = 0; k < n; ++k) {
-      sum += static_cast<double>(
-                 static_cast<float>(ha[static_cast<std::size_t>(at / n * n + k)])) *
-             static_cast<double>(
-                 static_cast<float>(hb[static_cast<std::size_t>(k * n + at % n)]));
+      sum += static_cast<double>(static_cast<float>(ha[static_cast<std::size_t>(at / n * n + k)])) *
+             static_cast<double>(static_cast<float>(hb[static_cast<std::size_t>(k * n + at % n)]));
     }
     const double got = static_cast<double>(static_cast<float>(hc[static_cast<std::size_t>(at)]));
     if (!(std::abs(got - sum) <= 0.02 * std::sqrt(static_cast<double>(n)))) {
@@ -140,11 +138,13 @@ int main(int argc, char** argv) {
   const E exec;
   const std::int64_t n = is_host ? 768 : 4096;
   const double peak = peak_of(exec, budget);
-  figure("multiply-adds", fmt::format("{:.3g} TFLOP/s in f32, measured in registers", peak * 1e-12));
+  figure("multiply-adds",
+         fmt::format("{:.3g} TFLOP/s in f32, measured in registers", peak * 1e-12));
   figure("memory", fmt::format("{:.0f} GB/s", bandwidth_of(exec, budget) * 1e-9));
   const double f32 = gemm_of<float>(exec, n, budget);
-  figure(fmt::format("product-f32-{}", n),
-         fmt::format("{:.3g} TFLOP/s, {:.0f} % of the multiply-adds", f32 * 1e-12, 100 * f32 / peak));
+  figure(
+      fmt::format("product-f32-{}", n),
+      fmt::format("{:.3g} TFLOP/s, {:.0f} % of the multiply-adds", f32 * 1e-12, 100 * f32 / peak));
   const double low = gemm_of<bf16>(exec, n, budget);
   figure(fmt::format("product-bf16-{}", n), fmt::format("{:.3g} TFLOP/s", low * 1e-12));
   const std::int64_t heads = is_host ? 2 : 12, time = is_host ? 256 : 1024, batch = is_host ? 1 : 8;

@@ -152,7 +152,7 @@ PROGRAM_KERNELS = {
 
 # Layers without kernels of their own: those of kernels/ that must come with them.
 LAYER_KERNELS = {
-    "AdaptiveAvgPool2d": ["AdaptiveAvgForward", "AdaptiveAvgBackward"],
+    "AdaptiveAvgPool2d": ["AvgPoolForward", "AvgPoolBackward"],
     "AvgPool1d": ["AvgPoolForward", "AvgPoolBackward"],
     "AvgPool2d": ["AvgPoolForward", "AvgPoolBackward"],
     "BatchNorm": ["ChannelMoments", "JoinChannelMoments", "ChannelSums", "JoinChannelSums",

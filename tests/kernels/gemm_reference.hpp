@@ -6,6 +6,7 @@
 #include <catch2/catch_all.hpp>
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -71,10 +72,11 @@ struct Product {
   }
 };
 
-template <class T>
-krama::Tensor<T, 1, Mem> on_device(const Exec& exec, const std::vector<T>& v) {
-  krama::Tensor<T, 1, Mem> t("krama::test::gemm", {static_cast<std::int64_t>(v.size())});
-  krama::upload<Exec, T, 1, Mem>(exec, t.ref(), v);
+template <class T, class E>
+krama::Tensor<T, 1, typename E::memory_space> on_device(const E& exec, const std::vector<T>& v) {
+  krama::Tensor<T, 1, typename E::memory_space> t(exec, "krama::test::gemm",
+                                                  {static_cast<std::int64_t>(v.size())});
+  krama::upload(exec, t.ref(), std::span<const T>(v));
   return t;
 }
 
@@ -145,6 +147,28 @@ double check(const Exec& exec, const Product& p) {
   const auto b = values<T>(p.b_rows() * p.ldb(), 2);
   const auto c = values<TC>(p.m * p.ldc(), 3);
   return error_of(p, a, b, c, run<T, TC>(exec, p, a, b, c));
+}
+
+/// The error of linear_forward, as of the product that it is.
+template <class T, class E>
+double linear_error(const E& exec, std::int64_t rows, std::int64_t out, std::int64_t in,
+                    bool with_bias) {
+  using M = typename E::memory_space;
+  const Product p{Op::none, Op::transpose, rows, out, in, 1.0, 0.0, 0};
+  const auto x = values<T>(rows * in, 1);
+  const auto w = values<T>(out * in, 2);
+  const auto bias = values<T>(out, 3);
+  const std::vector<T> before(static_cast<std::size_t>(rows * out), static_cast<T>(NAN));
+  const auto dx = on_device(exec, x);
+  const auto dw = on_device(exec, w);
+  const auto db = on_device(exec, bias);
+  const auto y = on_device(exec, before);
+  krama::kernels::linear_forward(
+      exec, krama::TensorRef<const T, 2, M>(dx.data(), {rows, in}),
+      krama::TensorRef<const T, 2, M>(dw.data(), {out, in}),
+      krama::TensorRef<const T, 1, M>(with_bias ? db.data() : nullptr, krama::Extents<1>{out}),
+      krama::TensorRef<T, 2, M>(y.data(), {rows, out}));
+  return error_of(p, x, w, before, krama::download(exec, y.ref()), with_bias ? &bias : nullptr);
 }
 
 inline const char* name_of(GemmDoor door) {

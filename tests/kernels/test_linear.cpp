@@ -8,30 +8,10 @@ using namespace gemm_test;
 using krama::bf16;
 using krama::Extents;
 using krama::f16;
-using krama::Tensor;
 using krama::TensorRef;
 using krama::kernels::ForcedGemmDoor;
 
 namespace {
-
-template <class T>
-double linear_error(const Exec& exec, std::int64_t rows, std::int64_t out, std::int64_t in,
-                    bool with_bias) {
-  const Product p{Op::none, Op::transpose, rows, out, in, 1.0, 0.0, 0};
-  const auto x = values<T>(rows * in, 1);
-  const auto w = values<T>(out * in, 2);
-  const auto bias = values<T>(out, 3);
-  const std::vector<T> before(static_cast<std::size_t>(rows * out), static_cast<T>(NAN));
-  const auto dx = on_device(exec, x);
-  const auto dw = on_device(exec, w);
-  const auto db = on_device(exec, bias);
-  const Tensor<T, 2, Mem> y("y", {rows, out});
-  krama::kernels::linear_forward(
-      exec, TensorRef<const T, 2, Mem>(dx.data(), {rows, in}),
-      TensorRef<const T, 2, Mem>(dw.data(), {out, in}),
-      TensorRef<const T, 1, Mem>(with_bias ? db.data() : nullptr, Extents<1>{out}), y.ref());
-  return error_of(p, x, w, before, krama::download(exec, y.ref()), with_bias ? &bias : nullptr);
-}
 
 template <class T>
 std::vector<accum_t<T>> bias_grad(const Exec& exec, const std::vector<T>& dy, std::int64_t rows,

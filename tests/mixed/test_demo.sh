@@ -5,15 +5,9 @@
 # test_demo.sh LAUNCH FOLDER: the language model across its unlike executables. An interrupted and
 # resumed run equals an uninterrupted one, bit for bit (K02); wrong options end on every rank with one
 # line and a non-zero exit; the run folder holds what it should.
-set -u
-launch=$1
-folder=$2
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failed=0
-fail() { echo "FAILED: $*"; failed=1; }
+# shellcheck source=tests/mixed/demo_begin.sh
+. "$(dirname "$0")/demo_begin.sh"
 
-for _ in $(seq 200); do echo "The quick brown fox jumps over the lazy dog, again and again."; done >"$work/text"
 small=(--data "$work/text" --layers 1 --features 32 --heads 2 --context 32 --dropout 0.1 --generate 8)
 export KRAMA_QUIET=1 KRAMA_PROGRESS=off
 train() {

@@ -5,15 +5,9 @@
 # test_guarded_demo.sh LAUNCH FOLDER: the language model with one rank on the stand-in device. It learns;
 # what crosses ranks is staged there and not on the host; an interrupted and resumed run equals an
 # uninterrupted one, bit for bit; a transport that the device does not have is refused.
-set -u
-launch=$1
-folder=$2
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failed=0
-fail() { echo "FAILED: $*"; failed=1; }
+# shellcheck source=tests/mixed/demo_begin.sh
+. "$(dirname "$0")/demo_begin.sh"
 
-for _ in $(seq 200); do echo "The quick brown fox jumps over the lazy dog, again and again."; done >"$work/text"
 small=(--data "$work/text" --layers 1 --features 16 --heads 2 --context 16 --batch 4 --dropout 0.1
   --shares 1:1 --lr 1e-2 --generate 4)
 export KRAMA_PROGRESS=plain

@@ -76,30 +76,33 @@ struct MaxPoolBackward {
   }
 };
 
-/// 1 / what the sum of a window is divided by.
-template <class A>
-KOKKOS_FUNCTION A mean_factor(const WindowSizes& s, std::int64_t oh, std::int64_t ow,
-                              bool count_padding) {
-  if (count_padding) return A{1} / static_cast<A>(s.taps());
-  std::int64_t rows = 0;
-  std::int64_t columns = 0;
-  for (std::int64_t kh = 0; kh < s.kernel.h; ++kh) {
-    const std::int64_t ih = s.in_row(oh, kh);
-    rows += ih >= 0 && ih < s.in_h ? 1 : 0;
-  }
-  for (std::int64_t kw = 0; kw < s.kernel.w; ++kw) {
-    const std::int64_t iw = s.in_column(ow, kw);
-    columns += iw >= 0 && iw < s.in_w ? 1 : 0;
-  }
-  return A{1} / static_cast<A>(rows * columns);
-}
+/// Windows of one shape, for means. What the kernels below want of windows: ImageSizes, which pixels
+/// belong to a place and the reverse, and the factor of a place's sum.
+struct FixedMeans : WindowSizes {
+  bool count_padding = true;
 
-template <class T, int Width>
+  template <class A>
+  KOKKOS_FUNCTION A factor(const Place& at) const {
+    if (count_padding) return A{1} / static_cast<A>(taps());
+    std::int64_t rows = 0;
+    std::int64_t columns = 0;
+    for (std::int64_t kh = 0; kh < kernel.h; ++kh) {
+      const std::int64_t ih = in_row(at.row, kh);
+      rows += ih >= 0 && ih < in_h ? 1 : 0;
+    }
+    for (std::int64_t kw = 0; kw < kernel.w; ++kw) {
+      const std::int64_t iw = in_column(at.column, kw);
+      columns += iw >= 0 && iw < in_w ? 1 : 0;
+    }
+    return A{1} / static_cast<A>(rows * columns);
+  }
+};
+
+template <class T, int Width, class Windows>
 struct AvgPoolForward {
   using A = accum_t<T>;
-  WindowSizes s;
+  Windows s;
   std::int64_t channels;
-  bool count_padding;
   const T* x;
   T* y;
 
@@ -113,18 +116,17 @@ struct AvgPoolForward {
       KRAMA_VECTOR_LOOP
       for (std::int64_t c = 0; c < n; ++c) sum[c] += static_cast<A>(from[c]);
     });
-    const A factor = mean_factor<A>(s, at.row, at.column, count_padding);
+    const A factor = s.template factor<A>(at);
     T* to = y + run.pixel * channels + run.begin;
     for (std::int64_t c = 0; c < n; ++c) to[c] = static_cast<T>(sum[c] * factor);
   }
 };
 
-template <class T, int Width>
+template <class T, int Width, class Windows>
 struct AvgPoolBackward {
   using A = accum_t<T>;
-  WindowSizes s;
+  Windows s;
   std::int64_t channels;
-  bool count_padding;
   const T* dy;
   T* dx;
 
@@ -134,7 +136,7 @@ struct AvgPoolBackward {
     const std::int64_t n = run.size();
     A sum[static_cast<std::size_t>(Width)] = {};
     s.for_each_place(at, [&](std::int64_t, const Place& place) {
-      const A factor = mean_factor<A>(s, place.row, place.column, count_padding);
+      const A factor = s.template factor<A>(place);
       const T* up = dy + s.out_place(place) * channels + run.begin;
       KRAMA_VECTOR_LOOP
       for (std::int64_t c = 0; c < n; ++c) sum[c] += static_cast<A>(up[c]) * factor;
@@ -143,6 +145,26 @@ struct AvgPoolBackward {
     for (std::int64_t c = 0; c < n; ++c) to[c] = static_cast<T>(sum[c]);
   }
 };
+
+/// y = mean of each window.
+template <ExecutionSpace E, class Windows, class T, MemorySpace M>
+void pool_means(const E& exec, const char* name, const Windows& s, TensorRef<const T, 4, M> x,
+                TensorRef<T, 4, M> y) {
+  constexpr int width = channel_run<E>;
+  const std::int64_t channels = x.extent(3);
+  kokkos_ext::launch(exec, name, s.places() * ChannelRun::runs<width>(channels),
+                     AvgPoolForward<T, width, Windows>{s, channels, x.data(), y.data()});
+}
+
+/// dx = sum of dy times the factor of its window over the windows that hold the pixel.
+template <ExecutionSpace E, class Windows, class T, MemorySpace M>
+void pool_means_grad(const E& exec, const char* name, const Windows& s, TensorRef<const T, 4, M> dy,
+                     TensorRef<T, 4, M> dx) {
+  constexpr int width = channel_run<E>;
+  const std::int64_t channels = dx.extent(3);
+  kokkos_ext::launch(exec, name, s.in_pixels() * ChannelRun::runs<width>(channels),
+                     AvgPoolBackward<T, width, Windows>{s, channels, dy.data(), dx.data()});
+}
 
 }  // namespace detail
 
@@ -176,11 +198,7 @@ template <ExecutionSpace E, class T, MemorySpace M>
   requires AccessibleFrom<M, E>
 void avg_pool(const E& exec, const WindowSizes& s, bool count_padding, TensorRef<const T, 4, M> x,
               TensorRef<T, 4, M> y) {
-  constexpr int width = channel_run<E>;
-  const std::int64_t channels = x.extent(3);
-  kokkos_ext::launch(
-      exec, "krama::kernels::avg_pool", s.places() * ChannelRun::runs<width>(channels),
-      detail::AvgPoolForward<T, width>{s, channels, count_padding, x.data(), y.data()});
+  detail::pool_means(exec, "krama::kernels::avg_pool", detail::FixedMeans{s, count_padding}, x, y);
 }
 
 /// dx = sum of dy / divisor over the windows that hold the pixel. Asynchronous on `exec`.
@@ -188,11 +206,8 @@ template <ExecutionSpace E, class T, MemorySpace M>
   requires AccessibleFrom<M, E>
 void avg_pool_grad(const E& exec, const WindowSizes& s, bool count_padding,
                    TensorRef<const T, 4, M> dy, TensorRef<T, 4, M> dx) {
-  constexpr int width = channel_run<E>;
-  const std::int64_t channels = dx.extent(3);
-  kokkos_ext::launch(
-      exec, "krama::kernels::avg_pool_grad", s.in_pixels() * ChannelRun::runs<width>(channels),
-      detail::AvgPoolBackward<T, width>{s, channels, count_padding, dy.data(), dx.data()});
+  detail::pool_means_grad(exec, "krama::kernels::avg_pool_grad",
+                          detail::FixedMeans{s, count_padding}, dy, dx);
 }
 
 }  // namespace krama::kernels

@@ -41,20 +41,14 @@ struct Place {
   }
 };
 
-/// One window over a batch of images. Tap (kh, kw) at place (oh, ow) lies on pixel
-/// (oh stride - padding + kh dilation, the same for w), which may be outside the image.
-struct WindowSizes {
+/// Sizes of images before windows (pixels) and after (places).
+struct ImageSizes {
   std::int64_t images = 0;
   std::int64_t in_h = 0;
   std::int64_t in_w = 0;
   std::int64_t out_h = 0;
   std::int64_t out_w = 0;
-  Size2 kernel;
-  Size2 stride;
-  Size2 padding;
-  Size2 dilation;
 
-  KOKKOS_FUNCTION std::int64_t taps() const { return kernel.h * kernel.w; }
   KOKKOS_FUNCTION std::int64_t in_pixels() const { return images * in_h * in_w; }
   KOKKOS_FUNCTION std::int64_t places() const { return images * out_h * out_w; }
 
@@ -65,6 +59,17 @@ struct WindowSizes {
   KOKKOS_FUNCTION std::int64_t out_place(const Place& at) const {
     return (at.image * out_h + at.row) * out_w + at.column;
   }
+};
+
+/// One window over a batch of images. Tap (kh, kw) at place (oh, ow) lies on pixel
+/// (oh stride - padding + kh dilation, the same for w), which may be outside the image.
+struct WindowSizes : ImageSizes {
+  Size2 kernel;
+  Size2 stride;
+  Size2 padding;
+  Size2 dilation;
+
+  KOKKOS_FUNCTION std::int64_t taps() const { return kernel.h * kernel.w; }
 
   KOKKOS_FUNCTION std::int64_t in_row(std::int64_t oh, std::int64_t kh) const {
     return oh * stride.h - padding.h + kh * dilation.h;

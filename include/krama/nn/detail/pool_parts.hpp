@@ -26,15 +26,13 @@ inline kernels::WindowSizes pool_sizes(std::string_view layer, const Shape& in,
       padding.h >= 0 && padding.w >= 0 && 2 * padding.h <= kernel.h && 2 * padding.w <= kernel.w,
       "{}: padding may be half the kernel at most, found {} x {} for a kernel of {} x {}", layer,
       padding.h, padding.w, kernel.h, kernel.w);
-  const kernels::WindowSizes s{in[0],
-                               in[1],
-                               in[2],
-                               kernels::window_places(in[1], kernel.h, stride.h, padding.h, 1),
-                               kernels::window_places(in[2], kernel.w, stride.w, padding.w, 1),
-                               kernel,
-                               stride,
-                               padding,
-                               1};
+  const kernels::WindowSizes s{
+      {in[0], in[1], in[2], kernels::window_places(in[1], kernel.h, stride.h, padding.h, 1),
+       kernels::window_places(in[2], kernel.w, stride.w, padding.w, 1)},
+      kernel,
+      stride,
+      padding,
+      1};
   KRAMA_EXPECTS(s.out_h > 0 && s.out_w > 0,
                 "{}: the kernel covers {} x {} pixels, found an input of {} x {}; take a smaller "
                 "kernel or more padding",

@@ -43,7 +43,7 @@ struct AdaptiveAvgPool2d {
   }
 
  private:
-  [[nodiscard]] kernels::AdaptiveSizes sizes(const Shape& in) const {
+  [[nodiscard]] kernels::ImageSizes sizes(const Shape& in) const {
     KRAMA_EXPECTS(output.h > 0 && output.w > 0,
                   "adaptive_avg_pool2d: the output's size must be positive, found {} x {}",
                   output.h, output.w);

@@ -51,7 +51,7 @@ struct GlobalAvgPool2d {
  private:
   template <class R>
   static kernels::WindowSizes window(const R& x) {
-    return {x.extent(0), x.extent(1), x.extent(2), 1, 1, {x.extent(1), x.extent(2)}, 1, 0, 1};
+    return {{x.extent(0), x.extent(1), x.extent(2), 1, 1}, {x.extent(1), x.extent(2)}, 1, 0, 1};
   }
 };
 

@@ -115,6 +115,7 @@ class Flow {
     const std::int64_t slots = std::int64_t{window} * std::max(1, s.size - 1);
     return std::max<std::int64_t>(1, std::min(chunk, most_scratch / (slots * size)));
   }
+
   [[nodiscard]] const Route::Peer& lines(int p) const {
     return route_.peers()[static_cast<std::size_t>(p)];
   }
