@@ -85,10 +85,13 @@ struct Conv2d {
                   "last and must be in_channels",
                   in_channels, to_string(in));
     const kernels::ConvSizes s{
-        {in[0], in[1], in[2],
-         kernels::window_places(in[1], kernel.h, stride.h, padding.h, dilation.h),
-         kernels::window_places(in[2], kernel.w, stride.w, padding.w, dilation.w), kernel, stride,
-         padding, dilation},
+        {{in[0], in[1], in[2],
+          kernels::window_places(in[1], kernel.h, stride.h, padding.h, dilation.h),
+          kernels::window_places(in[2], kernel.w, stride.w, padding.w, dilation.w)},
+         kernel,
+         stride,
+         padding,
+         dilation},
         in_channels,
         out_channels,
         groups};

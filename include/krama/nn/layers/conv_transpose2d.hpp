@@ -96,7 +96,7 @@ struct ConvTranspose2d {
     KRAMA_EXPECTS(h > 0 && w > 0,
                   "conv_transpose2d: padding of {} x {} cuts an output of {} x {} to nothing",
                   padding.h, padding.w, h + 2 * padding.h, w + 2 * padding.w);
-    return {{in[0], h, w, in[1], in[2], kernel, stride, padding, dilation},
+    return {{{in[0], h, w, in[1], in[2]}, kernel, stride, padding, dilation},
             out_channels,
             in_channels,
             groups};
