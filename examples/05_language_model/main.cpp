@@ -18,6 +18,7 @@
 #include <krama/train/trainer.hpp>
 
 #include <cmath>
+#include <optional>
 
 #include "device.hpp"
 #include "generate.hpp"
@@ -62,9 +63,14 @@ int train_in(World& world, const krama::Topology& topology, const example::Optio
                                                .layers = o.layers,
                                                .heads = o.heads,
                                                .dropout = o.dropout});
-  auto store = model.make_store(exec, o.seed);
-
   train::TrainerOptions options;
+  // far weights begins
+  std::optional<krama::TierOptions> far;
+  if (o.weights_budget > 0) far = krama::TierOptions{.folder = o.scratch};
+  auto store = model.make_store(exec, o.seed, far);
+  options.executor.weights_budget = static_cast<std::int64_t>(o.weights_budget * 1048576.0);
+  // far weights ends
+  options.executor.swap.folder = o.scratch;
   options.global_batch = o.batch;
   options.steps = o.steps;
   options.stop_after = o.stop_after;

@@ -35,6 +35,8 @@ struct Options {
   bool resume = false;
   bool recompute = false;
   double memory_budget = 0;
+  double weights_budget = 0;
+  std::string scratch;
   std::uint64_t seed = 1;
   std::string precision = "f32";
   double loss_scale = 1024;
@@ -148,6 +150,15 @@ inline std::optional<Options> parse_options(int argc, char** argv, int rank) {
          "measured plan says; 0: everything is kept")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber)
+      ->group(training);
+  app.add_option("--weights-budget", o.weights_budget,
+                 "MiB of this rank for weights and gradients, which then lie in far memory as do "
+                 "moments, and pass through; 0: all lie in near memory")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber)
+      ->group(training);
+  app.add_option("--scratch", o.scratch,
+                 "Folder for what is swapped or lies in far memory; default: the machine's memory")
       ->group(training);
   app.add_option("--seed", o.seed, "Of weights, sample order and dropout")
       ->capture_default_str()

@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
 #include <krama/core/random.hpp>
+#include <krama/memory/flat_array.hpp>
 #include <krama/memory/param_spec.hpp>
 #include <krama/tensor/copy.hpp>
 #include <krama/tensor/tensor.hpp>
@@ -48,6 +50,9 @@ inline std::uint64_t fnv1a(std::string_view text, std::uint64_t hash = 0xcbf29ce
 /// zero). Where T is narrower than accum_t<T>, `working` is the copy that layers compute with.
 /// Buffers lie behind all parameters; where a parameter has its gradient, a buffer has the value that
 /// the step will commit.
+///
+/// A far store has its values, gradients and working copy in far memory of the host. Host code finds
+/// them as it finds those of a near store; layers compute with copies (program/weight_window.hpp).
 template <Scalar T, MemorySpace M>
 class ParamStore {
  public:
@@ -56,9 +61,12 @@ class ParamStore {
 
   ParamStore() = default;
 
-  /// Lays out `infos`; tied parameters share the segment of their target.
+  /// Lays out `infos`; tied parameters share the segment of their target. `far`: a far store.
+  /// \throws TierError when there is no room for a far store, Error where devices want one
   template <ExecutionSpace E>
-  ParamStore(const E& exec, const std::vector<ParamInfo>& infos) {
+  ParamStore(const E& exec, const std::vector<ParamInfo>& infos,
+             const std::optional<TierOptions>& far = {})
+      : far_(far) {
     segment_index_.resize(infos.size());
     for (const bool buffers : {false, true}) {
       for (std::size_t i = 0; i < infos.size(); ++i) {
@@ -66,13 +74,13 @@ class ParamStore {
       }
       if (!buffers) buffers_begin_ = size_;
     }
-    values_ = Tensor<accum, 1, M>(exec, "krama::params::values", {size_});
-    grads_ = Tensor<accum, 1, M>(exec, "krama::params::grads", {size_});
+    values_ = FlatArray<accum, M>(exec, "krama::params::values", size_, far);
+    grads_ = FlatArray<accum, M>(exec, "krama::params::grads", size_, far);
     attributes_ = Tensor<std::uint8_t, 1, M>(exec, "krama::params::attributes", {chunks()});
     fill(exec, values_.ref(), accum{0});
     fill(exec, grads_.ref(), accum{0});
     if constexpr (has_working_copy) {
-      working_ = Tensor<T, 1, M>(exec, "krama::params::working", {size_});
+      working_ = FlatArray<T, M>(exec, "krama::params::working", size_, far);
     }
     std::vector<std::uint8_t> attributes(static_cast<std::size_t>(chunks()));
     for (const auto& s : segments_) {
@@ -120,6 +128,18 @@ class ParamStore {
     }
   }
 
+  /// Where further arrays of the same residence are made; nothing: in near memory.
+  [[nodiscard]] const std::optional<TierOptions>& far() const { return far_; }
+  /// The files of a far store, for the link; null for a near one.
+  [[nodiscard]] const FileTier* working_file() const {
+    if constexpr (has_working_copy) {
+      return working_.file();
+    } else {
+      return values_.file();
+    }
+  }
+  [[nodiscard]] const FileTier* grads_file() const { return grads_.file(); }
+
   /// Rounds the values into the working copy. Asynchronous on `exec`.
   template <ExecutionSpace E>
   void refresh_working(const E& exec) const {
@@ -130,7 +150,7 @@ class ParamStore {
   /// Asynchronous on `exec`.
   template <ExecutionSpace E>
   void clear_grads(const E& exec) const {
-    const auto part = [&](const Tensor<accum, 1, M>& t, std::int64_t begin, std::int64_t end) {
+    const auto part = [&](const FlatArray<accum, M>& t, std::int64_t begin, std::int64_t end) {
       return TensorRef<accum, 1, M>(t.data() + begin, {end - begin});
     };
     fill(exec, part(grads_, 0, buffers_begin_), accum{0});
@@ -140,15 +160,17 @@ class ParamStore {
   /// First values of every parameter, a pure function of (seed, name, element). Fences `exec`.
   template <ExecutionSpace E>
   void initialise(const E& exec, std::uint64_t seed) const {
-    std::vector<accum> host(static_cast<std::size_t>(size_), accum{0});
+    std::vector<accum> host;  // one tensor at a time: all of them may be more than fits
     for (const auto& s : segments_) {
       const RandomKey key{seed, static_cast<std::uint32_t>(fnv1a(s.name)), 0};
+      host.resize(static_cast<std::size_t>(s.size));
       for (std::int64_t i = 0; i < s.size; ++i) {
-        host[static_cast<std::size_t>(s.offset + i)] =
+        host[static_cast<std::size_t>(i)] =
             static_cast<accum>(first_value(s.init, key, static_cast<std::uint64_t>(i)));
       }
+      upload(exec, TensorRef<accum, 1, M>(values_.data() + s.offset, {s.size}),
+             std::span<const accum>(host));
     }
-    upload(exec, values_.ref(), std::span<const accum>(host));
     refresh_working(exec);
     kokkos_ext::fence(exec, "krama::params::initialised");
   }
@@ -167,14 +189,15 @@ class ParamStore {
   /// Hash of the bits of each segment's values; equal on all replicas. Fences `exec`.
   template <ExecutionSpace E>
   [[nodiscard]] std::vector<std::uint64_t> value_fingerprints(const E& exec) const {
-    const std::vector<accum> host = download(exec, values_.cref());
     std::vector<std::uint64_t> hashes;
     hashes.reserve(segments_.size());
     for (const auto& s : segments_) {
+      const auto host =
+          download(exec, TensorRef<const accum, 1, M>(values_.data() + s.offset, {s.size}));
       std::uint64_t h = 0xcbf29ce484222325U;
       for (std::int64_t i = 0; i < s.size; ++i) {
         std::uint64_t bits = 0;
-        std::memcpy(&bits, &host[static_cast<std::size_t>(s.offset + i)], sizeof(accum));
+        std::memcpy(&bits, &host[static_cast<std::size_t>(i)], sizeof(accum));
         h = (h ^ bits) * 0x100000001b3U;
       }
       hashes.push_back(h);
@@ -223,9 +246,10 @@ class ParamStore {
   std::vector<std::int64_t> segment_index_;
   std::int64_t size_ = 0;
   std::int64_t buffers_begin_ = 0;
-  Tensor<accum, 1, M> values_;
-  Tensor<accum, 1, M> grads_;
-  Tensor<T, 1, M> working_;
+  std::optional<TierOptions> far_;
+  FlatArray<accum, M> values_;
+  FlatArray<accum, M> grads_;
+  FlatArray<T, M> working_;
   Tensor<std::uint8_t, 1, M> attributes_;
 };
 

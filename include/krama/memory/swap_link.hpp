@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <csignal>
 #include <cstdint>
+#include <cstring>
 #include <deque>
 #include <exception>
 #include <functional>
@@ -52,6 +53,9 @@ struct SwapPiece {
   std::byte* near = nullptr;
   std::int64_t far = 0;
   std::int64_t bytes = 0;
+  const FileTier* file = nullptr;  ///< hosts: another file than the link's own
+
+  static constexpr std::int64_t zeros = -1;  ///< `far` of what comes in as zeros, from nowhere
 };
 
 namespace detail {
@@ -152,11 +156,12 @@ class SwapLink {
       Kokkos::SpaceAccessibility<Kokkos::HostSpace, M>::accessible &&
       !kokkos_ext::StandIn<E>::active;
 
+  /// With a far tier of its own of `bytes` bytes; 0: it moves between near memory and others' files.
   /// \throws TierError when the far tier has no room for `bytes`
   SwapLink(const E& exec, std::int64_t bytes, const SwapOptions& options)
       : exec_(exec), model_(options.link) {
     if constexpr (host_memory) {
-      file_ = std::make_unique<FileTier>(options.folder, bytes, options.calls);
+      if (bytes > 0) file_ = std::make_unique<FileTier>(options.folder, bytes, options.calls);
       thread_ = std::make_unique<detail::JobThread>();
     } else {
       KRAMA_EXPECTS(options.folder.empty(),
@@ -205,17 +210,22 @@ class SwapLink {
 
   std::int64_t transfer(std::vector<SwapPiece> pieces, bool out) {
     std::int64_t bytes = 0;
-    for (const auto& p : pieces) bytes += p.bytes;
+    for (const auto& p : pieces) bytes += p.far == SwapPiece::zeros ? 0 : p.bytes;
     moved_ += bytes;
     if constexpr (host_memory) {
       kokkos_ext::fence(exec_, "krama::memory::swap");
       return thread_->submit([this, pieces = std::move(pieces), bytes, out] {
         const auto begin = Clock::now();
         for (const auto& p : pieces) {
+          if (p.far == SwapPiece::zeros) {
+            std::memset(p.near, 0, static_cast<std::size_t>(p.bytes));
+            continue;
+          }
+          const FileTier& file = p.file != nullptr ? *p.file : *file_;
           if (out) {
-            file_->write(p.far, p.near, p.bytes);
+            file.write(p.far, p.near, p.bytes);
           } else {
-            file_->read(p.far, p.near, p.bytes);
+            file.read(p.far, p.near, p.bytes);
           }
         }
         const double least = model_.seconds(bytes, out);
@@ -227,6 +237,7 @@ class SwapLink {
     } else {
       kokkos_ext::order_after(*lane_, exec_);
       for (const auto& p : pieces) {
+        KRAMA_EXPECTS(p.file == nullptr && p.far >= 0, "devices swap to this link's own memory");
         const TensorRef<std::byte, 1, M> near(p.near, {p.bytes});
         const TensorRef<std::byte, 1, Pinned> far(far_.data() + p.far, {p.bytes});
         if (out) {

@@ -33,6 +33,12 @@ struct TierCalls {
   int (*reserve)(int, off_t, off_t) = ::posix_fallocate;
 };
 
+/// Where a far tier is made.
+struct TierOptions {
+  std::string folder = {};  ///< for its file; empty: memory outside the process's own (memfd)
+  TierCalls calls = {};
+};
+
 /// Far memory of hosts: a file outside the process's own memory, all of its space reserved at once, so
 /// that a full disk shows before step 1. In `folder`, where it has no name and is gone with the
 /// process; or, with no folder, in the machine's memory (memfd).
@@ -51,6 +57,7 @@ class FileTier {
       ::unlink(name.c_str());
     }
     if (bytes <= 0) return;
+    bytes_ = static_cast<std::size_t>(bytes);
     const int error = calls_.reserve(fd_, 0, static_cast<off_t>(bytes));
     if (error != 0) {
       ::close(std::exchange(fd_, -1));
@@ -60,7 +67,19 @@ class FileTier {
   FileTier(const FileTier&) = delete;
   FileTier& operator=(const FileTier&) = delete;
   ~FileTier() {
+    if (mapped_ != nullptr) ::munmap(mapped_, bytes_);
     if (fd_ >= 0) ::close(fd_);
+  }
+
+  /// The whole of it as memory: what is written there is what `read` gives, and the other way round.
+  /// It is not the process's own (anonymous) memory. \throws TierError
+  std::byte* map() {
+    if (mapped_ == nullptr && bytes_ > 0) {
+      void* at = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
+      check(at != MAP_FAILED, fmt::format("map {} bytes", bytes_), errno);
+      mapped_ = static_cast<std::byte*>(at);
+    }
+    return mapped_;
   }
 
   void write(std::int64_t offset, const std::byte* from, std::int64_t bytes) const {
@@ -99,6 +118,8 @@ class FileTier {
   TierCalls calls_;
   std::string place_;
   int fd_ = -1;
+  std::size_t bytes_ = 0;
+  std::byte* mapped_ = nullptr;
 };
 
 }  // namespace krama

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -109,10 +110,12 @@ class Model {
 
   [[nodiscard]] const std::vector<ParamInfo>& params() const { return spec_.infos(); }
 
-  /// All parameters, allocated and with their first values.
+  /// All parameters, allocated and with their first values; in far memory where `far` says so.
+  /// \throws OutOfMemory, TierError
   template <ExecutionSpace E>
-  [[nodiscard]] Store make_store(const E& exec, std::uint64_t seed) const {
-    Store store(exec, params());
+  [[nodiscard]] Store make_store(const E& exec, std::uint64_t seed,
+                                 const std::optional<TierOptions>& far = {}) const {
+    Store store(exec, params(), far);
     store.initialise(exec, seed);
     return store;
   }

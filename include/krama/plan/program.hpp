@@ -10,21 +10,27 @@ namespace krama::plan {
 
 /// What one instruction of a training step does.
 enum class Op : std::uint8_t {
-  zero_grads,    ///< clear the flat gradients
-  feed,          ///< copy micro-batch `micro` into the input values
-  forward,       ///< block `index`
-  recompute,     ///< forward of block `index` again, for the sake of its stash
-  loss,          ///< loss and gradient of the output
-  backward,      ///< block `index`
-  reduce,        ///< begin to sum bucket `index` over ranks, to its owners
-  await_reduce,  ///< the sums are there
-  agree,         ///< norm, non-finite values, loss and weight of the whole step, known to all
-  update,        ///< owners apply the optimizer to their pieces of bucket `index`
-  gather,        ///< owners give their pieces of bucket `index` to all
-  swap_out,      ///< begin to move what block `index` saved to the far tier
-  await_out,     ///< its memory may be used again
-  swap_in,       ///< begin to move it back, to its place for backward
-  await_in,      ///< it is there
+  zero_grads,     ///< clear the flat gradients
+  feed,           ///< copy micro-batch `micro` into the input values
+  forward,        ///< block `index`
+  recompute,      ///< forward of block `index` again, for the sake of its stash
+  loss,           ///< loss and gradient of the output
+  backward,       ///< block `index`
+  reduce,         ///< begin to sum bucket `index` over ranks, to its owners
+  await_reduce,   ///< the sums are there
+  agree,          ///< norm, non-finite values, loss and weight of the whole step, known to all
+  update,         ///< owners apply the optimizer to their pieces of bucket `index`
+  gather,         ///< owners give their pieces of bucket `index` to all
+  swap_out,       ///< begin to move what block `index` saved to the far tier
+  await_out,      ///< its memory may be used again
+  swap_in,        ///< begin to move it back, to its place for backward
+  await_in,       ///< it is there
+  fetch_weights,  ///< begin to bring block `index`'s weights from far memory into the window
+  fetch_grads,    ///< begin to bring its gradients as they are so far, zeros the first time
+  await_fetch,    ///< what was asked for block `index` is there
+  drop_weights,   ///< their place may be used again
+  send_grads,     ///< begin to move its gradients out; the link may use their place behind it
+  await_send,     ///< they are in far memory
 };
 
 /// Where an instruction does its work; one row of a trace.
@@ -75,6 +81,18 @@ constexpr std::string_view name_of(Op op) {
       return "swap_in";
     case Op::await_in:
       return "await_in";
+    case Op::fetch_weights:
+      return "fetch_weights";
+    case Op::fetch_grads:
+      return "fetch_grads";
+    case Op::await_fetch:
+      return "await_fetch";
+    case Op::drop_weights:
+      return "drop_weights";
+    case Op::send_grads:
+      return "send_grads";
+    case Op::await_send:
+      return "await_send";
   }
   return "?";
 }
@@ -90,6 +108,9 @@ constexpr Lane lane_of(Op op) {
       return Lane::comm;
     case Op::swap_out:
     case Op::swap_in:
+    case Op::fetch_weights:
+    case Op::fetch_grads:
+    case Op::send_grads:
       return Lane::link;
     default:
       return Lane::compute;

@@ -27,6 +27,7 @@
 #include <krama/program/step_values.hpp>
 #include <krama/program/swap_lane.hpp>
 #include <krama/program/trace.hpp>
+#include <krama/program/weight_window.hpp>
 
 namespace krama {
 
@@ -40,6 +41,9 @@ struct ExecutorOptions {
   std::vector<bool> recompute = {};  ///< blocks whose stash is made again; empty: none
   plan::Offload offload = {};        ///< a memory plan instead; empty: everything is kept
   SwapOptions swap = {};             ///< where it swaps to
+  /// Bytes of near memory for the weights and gradients of a far store (ParamStore), of which as many
+  /// blocks as fit are there at a time; a near store needs none.
+  std::int64_t weights_budget = 0;
   std::vector<double> owner_weights = {};  ///< how parameters are shared out; empty: equally
   std::vector<std::int64_t> owner_bytes =
       {};  ///< of optimizer state that ranks can hold; empty: any
@@ -82,6 +86,7 @@ class Executor {
                           owner_caps(options), comm_.rank(), comm_.size()),
                options.clip_norm, options.loss_scaling),
         last_blocks_(last_blocks(model, store, owner_.shard())),
+        window_(make_window(exec, model, store, options)),
         memory_(plan::plan_step_memory(step_program(1), step_sizes(model, options.micro_batch))),
         values_(exec, model, store, memory_, options.memory_budget, group_.get()),
         swap_(exec, memory_, options.swap) {
@@ -100,16 +105,8 @@ class Executor {
   /// The step of this rank with `micro_batches` micro-batches, as the options want it.
   [[nodiscard]] plan::Program step_program(int micro_batches) const {
     auto p = plan::plain_step(model_->block_count(), micro_batches, owner_.shard().bucket_count());
-    if (options_.overlap && comm_.size() > 1) {
-      p = plan::with_overlap(p, last_blocks_);
-    }
-    if (options_.recompute.empty()) return plan::with_offload(p, options_.offload);
-    KRAMA_EXPECTS(options_.offload.what.empty(),
-                  "give a memory plan or a list of blocks to recompute");
-    KRAMA_EXPECTS(static_cast<int>(options_.recompute.size()) == model_->block_count(),
-                  "recompute names {} blocks, the model has {}", options_.recompute.size(),
-                  model_->block_count());
-    return plan::with_recompute(p, options_.recompute);
+    if (options_.overlap && comm_.size() > 1) p = plan::with_overlap(p, sums_begin_after());
+    return with_window(with_saved(p));
   }
 
   /// Follows another memory plan from the next step on; parameters and moments stay as they are.
@@ -150,12 +147,15 @@ class Executor {
                        const Feed& feed) {
     batch_ = {first_sample, samples, seed, 0};
     fill(exec_, sums_.ref(), 0.0);
+    plan::Program all;
     for (int m = 0; m < micro_batches(); ++m) {
       for (auto i : plan::evaluation(model_->block_count())) {
         i.micro = m;
-        execute(i, feed, false);
+        all.push_back(i);
       }
     }
+    if (window_) window_->begin(values_);
+    for (const auto& i : with_window(all)) execute(i, feed, false);
     const auto sums = download(exec_, sums_.ref());
     StepOutcome o;
     o.loss_sum = sums[0];
@@ -167,7 +167,8 @@ class Executor {
   /// next call. `feed` fills the input.
   AnyRef<M> predict(std::int64_t samples, const Feed& feed) {
     batch_ = {0, samples, 0, 0};
-    for (const auto& i : plan::evaluation(model_->block_count())) {
+    if (window_) window_->begin(values_);
+    for (const auto& i : with_window(plan::evaluation(model_->block_count()))) {
       if (i.op != plan::Op::loss) execute(i, feed, false);
     }
     return values_.value(model_->output_value());
@@ -180,6 +181,8 @@ class Executor {
   /// The memory of values and stashes, for measurements between steps.
   [[nodiscard]] StepValues<D, T>& values() { return values_; }
   [[nodiscard]] const SwapLane<D, T>& swap() const { return swap_; }
+  /// Null where parameters lie in near memory.
+  [[nodiscard]] const WeightWindow<D, T>* window() const { return window_.get(); }
   [[nodiscard]] TensorRef<A, 1, M> state(int s) const { return owner_.state(s); }
   [[nodiscard]] const ExecutorOptions& options() const { return options_; }
   [[nodiscard]] const Optimizer& optimizer() const { return owner_.optimizer(); }
@@ -221,6 +224,37 @@ class Executor {
     return caps;
   }
 
+  static std::unique_ptr<WeightWindow<D, T>> make_window(const E& exec, const Model& model,
+                                                         const ParamStore<T, M>& store,
+                                                         const ExecutorOptions& options) {
+    WeightWindow<D, T>::check(model, store, options.weights_budget);
+    if (!store.far()) return nullptr;
+    return std::make_unique<WeightWindow<D, T>>(exec, model, store, options.weights_budget,
+                                                options.swap);
+  }
+  /// The step with what blocks save kept, swapped or made again.
+  [[nodiscard]] plan::Program with_saved(const plan::Program& p) const {
+    if (options_.recompute.empty()) return plan::with_offload(p, options_.offload);
+    KRAMA_EXPECTS(options_.offload.what.empty(),
+                  "give a memory plan or a list of blocks to recompute");
+    KRAMA_EXPECTS(static_cast<int>(options_.recompute.size()) == model_->block_count(),
+                  "recompute names {} blocks, the model has {}", options_.recompute.size(),
+                  model_->block_count());
+    return plan::with_recompute(p, options_.recompute);
+  }
+  [[nodiscard]] plan::Program with_window(plan::Program p) const {
+    return window_ ? window_->with_window(p, last_blocks_) : std::move(p);
+  }
+  /// The block after whose backward each bucket's sum begins. Gradients that have to leave the window
+  /// first leave beside the next block's backward, unless layers speak to other ranks there.
+  [[nodiscard]] std::vector<int> sums_begin_after() const {
+    std::vector<int> after = last_blocks_;
+    if (window_ && !group_) {
+      for (int& b : after) --b;
+    }
+    return after;
+  }
+
   /// What decides in which order layers speak to other ranks a second time.
   [[nodiscard]] std::vector<bool> recomputed() const {
     std::vector<bool> all = options_.recompute;
@@ -235,6 +269,7 @@ class Executor {
   plan::Program begin_step() {
     owner_.begin_step();
     broken_.clear();
+    if (window_) window_->begin(values_);
     gradients_ready_ = false;
     fill(exec_, sums_.ref(), 0.0);
     agreement_ = {micro_batches(), 0};
@@ -285,10 +320,15 @@ class Executor {
     if (!before_update(i.op)) return execute(i, feed, true);
     if (broken_.empty()) {
       do_or_break([&] { execute(i, feed, true); }, i.op == plan::Op::feed);
+      if (!broken_.empty()) settle();
     } else if (group_ && meets_ranks(i)) {
-      swap_.settle();
       group_->refuse(broken_);
     }
+  }
+  /// Nothing moves over the link any more.
+  void settle() {
+    swap_.settle();
+    if (window_) window_->settle();
   }
   /// What a rank does for itself, before anybody updates.
   static bool before_update(plan::Op op) {
@@ -336,6 +376,7 @@ class Executor {
         values_.backward(i.index);
         break;
       case Op::reduce:
+        if (window_ && owner_.shard().holds_buffers(i.index)) window_->send_buffers();
         owner_.reduce(i.index, agreement_.buffer_source);
         break;
       case Op::await_reduce:
@@ -356,6 +397,14 @@ class Executor {
       case Op::swap_in:
       case Op::await_in:
         swap_.execute(i, values_);
+        break;
+      case Op::fetch_weights:
+      case Op::fetch_grads:
+      case Op::await_fetch:
+      case Op::drop_weights:
+      case Op::send_grads:
+      case Op::await_send:
+        window_->execute(i, values_);
         break;
     }
   }
@@ -413,7 +462,7 @@ class Executor {
     mine.broken = !broken_.empty();
     const auto broken = owner_.agree(mine);
     if (broken.empty()) return;
-    swap_.settle();
+    settle();
     std::string why;
     const auto reasons = comm_.gather_text(broken_, "why the step failed");
     for (const int r : broken) {
@@ -432,6 +481,7 @@ class Executor {
   std::shared_ptr<RankGroup<Comm>> group_;  ///< null: no layer speaks to other ranks
   OwnerUpdate<D, T, Optimizer, Comm> owner_;
   std::vector<int> last_blocks_;  ///< by bucket: its sum may begin after this one's backward
+  std::unique_ptr<WeightWindow<D, T>> window_;  ///< null: parameters lie in near memory
   plan::StepMemory memory_;
   StepValues<D, T> values_;
   SwapLane<D, T> swap_;

@@ -75,7 +75,7 @@ class OwnerUpdate {
         clip_norm_(clip_norm),
         scaler_(scaling) {
     for (std::size_t s = 0; s < Optimizer::states; ++s) {
-      states_[s] = Tensor<A, 1, M>(exec, "krama::program::state", {shard_.owned()});
+      states_[s] = FlatArray<A, M>(exec, "krama::program::state", shard_.owned(), store.far());
       fill(exec, states_[s].ref(), A{0});
     }
   }
@@ -228,7 +228,7 @@ class OwnerUpdate {
   Shard shard_;
   double clip_norm_;
   optim::LossScaler scaler_;
-  std::array<Tensor<A, 1, M>, Optimizer::states> states_;
+  std::array<FlatArray<A, M>, Optimizer::states> states_;
   std::deque<std::pair<int, Pending>> sums_;  ///< bucket and its sum under way, oldest first
   StepOutcome outcome_;
   double scale_ = 0;

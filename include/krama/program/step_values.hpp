@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include <krama/memory/arena.hpp>
@@ -48,7 +49,10 @@ class StepValues {
              const plan::StepMemory& memory, std::int64_t budget, Collective* group)
       : exec_(exec), model_(&model), memory_(memory), group_(group), place_(memory.value) {
     Arena<M>::check(label, memory.peak, budget);
-    for (int b = 0; b < model.block_count(); ++b) views_.push_back(model.views(b, store, true));
+    // Parameters of a far store come and go: see place_params.
+    for (int b = 0; b < model.block_count(); ++b) {
+      views_.push_back(store.far() ? std::vector<nn::ParamView<T>>{} : model.views(b, store, true));
+    }
     gradient_written_.resize(model.values().size());
   }
 
@@ -71,6 +75,11 @@ class StepValues {
   /// Says that somebody outside the blocks (the loss) wrote the gradient of `v`.
   void gradient_is_written(nn::ValueId v) {
     gradient_written_[static_cast<std::size_t>(v.index)] = true;
+  }
+
+  /// Where block b finds its parameters from now on; nowhere if they are not there.
+  void place_params(int b, std::vector<nn::ParamView<T>> views) {
+    views_[static_cast<std::size_t>(b)] = std::move(views);
   }
 
   /// The values that travel with block b are at their places for backward.

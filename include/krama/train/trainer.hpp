@@ -75,7 +75,7 @@ class Trainer {
         options_(std::move(options)),
         shares_(checked(options_), comm_.size(), comm_.rank(), options_.shares),
         executor_(exec, model, store, std::move(loss), std::move(optimizer), comm,
-                  with_state_by_memory(comm_, options_)) {
+                  checked_by_all(comm_, model, store, with_state_by_memory(comm_, options_))) {
     check_same_model(comm_, store);
   }
 
@@ -239,6 +239,13 @@ class Trainer {
                                       : std::numeric_limits<std::int64_t>::max());
     }
     return o;
+  }
+  /// Where one rank's near memory is too small for the weights that pass through it, all ranks throw.
+  static ExecutorOptions checked_by_all(Comm& comm, const nn::Model<D, T>& model,
+                                        const Store& store, ExecutorOptions options) {
+    together_or_not(comm, "near memory for weights",
+                    [&] { WeightWindow<D, T>::check(model, store, options.weights_budget); });
+    return options;
   }
   /// Place of this rank's first sample when the ranks take `counts`.
   [[nodiscard]] std::int64_t first_of(const plan::Shares& counts) const {
