@@ -10,6 +10,7 @@
 
 #include <catch2/catch_all.hpp>
 #include <cstring>
+#include <optional>
 #include <set>
 
 #include "program/problems.hpp"
@@ -177,4 +178,34 @@ TEST_CASE("mixed: one update of the same numbers gives the same bits on unlike e
   for (const A a : krama::download(exec, values.ref())) result.push_back(static_cast<double>(a));
   const auto all = world.gather_text(bits_of(result), "bits of updated values");
   CHECK(std::set<std::string>(all.begin(), all.end()).size() == 1);
+}
+
+TEMPLATE_TEST_CASE("mixed: weights in far memory of some ranks, or all, change no bit", "[mixed]",
+                   Mlp, Gpt) {
+  auto world = krama::MpiComm::world();
+  const krama::exec_of<D> exec;
+  const auto data = TestType::data();
+  const auto model = TestType::template model<D, float>();
+  const auto counts = skewed(data.samples, world.size());
+  std::int64_t first = 0;
+  for (int r = 0; r < world.rank(); ++r) first += counts[static_cast<std::size_t>(r)];
+  const std::int64_t mine = counts[static_cast<std::size_t>(world.rank())];
+  const auto train = [&](bool far) {
+    std::optional<krama::TierOptions> tier;
+    if (far) tier = krama::TierOptions{};
+    auto store = model.make_store(exec, 3, tier);
+    const std::int64_t budget = far ? krama::WeightWindow<D, float>::smallest(model, store) : 0;
+    krama::Executor<D, float, krama::nn::CrossEntropy, krama::optim::AdamW, krama::MpiComm>
+        executor(
+            exec, model, store, {}, {}, world,
+            {.micro_batch = 4, .clip_norm = 1.0, .bucket_elements = 700, .weights_budget = budget});
+    for (std::uint32_t step = 0; step < 4; ++step) {
+      executor.step(step, 1, 0.01, first, mine, feed(exec, data, first, mine, 4));
+      krama::check_same_values(world, exec, store, step + 1);
+    }
+    return krama::download(exec, store.values());
+  };
+  const auto near = train(false);
+  CHECK(near == train(true));
+  CHECK(near == train(world.rank() > 0));
 }

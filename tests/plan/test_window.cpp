@@ -167,9 +167,8 @@ TEST_CASE("window: everything is there when it is used, and every gradient arriv
     }
     // Nothing else has changed.
     Program rest;
-    std::copy_if(with.begin(), with.end(), std::back_inserter(rest), [](const Instr& i) {
-      return i.op < Op::fetch_weights;
-    });
+    std::copy_if(with.begin(), with.end(), std::back_inserter(rest),
+                 [](const Instr& i) { return i.op < Op::fetch_weights; });
     CHECK(rest == p);
   }
 }

@@ -40,12 +40,8 @@ struct Text {
   static Data data() { return Gpt::data(); }
   template <class D, class T>
   static krama::nn::Model<D, T> model() {
-    return krama::models::gpt<D, T>({.vocabulary = 17,
-                                     .context = 12,
-                                     .features = 16,
-                                     .layers = 5,
-                                     .heads = 2,
-                                     .dropout = 0.1});
+    return krama::models::gpt<D, T>(
+        {.vocabulary = 17, .context = 12, .features = 16, .layers = 5, .heads = 2, .dropout = 0.1});
   }
 };
 /// Buffers. Micro-batches of one sample have no variance: shares of up to four ranks leave none.
@@ -169,15 +165,13 @@ TEMPLATE_TEST_CASE("far weights: the bits of weights in near memory", "[program]
   const auto model = TestType::template model<D, float>();
   const auto blocks = static_cast<std::size_t>(model.block_count());
   compare<TestType, float>("plain", {.micro_batch = 3, .bucket_elements = 700});
-  compare<TestType, float>("no overlap",
-                           {.micro_batch = 100, .clip_norm = 0.1, .overlap = false});
+  compare<TestType, float>("no overlap", {.micro_batch = 100, .clip_norm = 0.1, .overlap = false});
   compare<TestType, float>("recompute", {.micro_batch = 3,
                                          .clip_norm = 0.1,
                                          .bucket_elements = 700,
                                          .recompute = std::vector<bool>(blocks, true)});
-  compare<TestType, float>("offload", {.micro_batch = 2,
-                                       .bucket_elements = 2000,
-                                       .offload = offload_of(model, 2)});
+  compare<TestType, float>(
+      "offload", {.micro_batch = 2, .bucket_elements = 2000, .offload = offload_of(model, 2)});
 }
 
 TEST_CASE("far weights: where a working copy is rounded, it is what travels", "[program]") {
@@ -318,14 +312,13 @@ constexpr bool has_shadow_memory = false;
 #endif
 }  // namespace
 
-TEST_CASE("far weights: parameters and moments do not grow the process's own memory",
-          "[program]") {
+TEST_CASE("far weights: parameters and moments do not grow the process's own memory", "[program]") {
   auto world = krama::MpiComm::world();
   if (world.rank() > 0) return;
   if (!on_host || has_shadow_memory || anonymous_bytes() == 0) SKIP("cannot be measured here");
   const auto data = Mlp::data();
-  const auto model = krama::models::mlp<D, float>(
-      {{20, 1024, 1024, 1024, 1024, 1024, 1024, 1024, 1024, 6}});
+  const auto model =
+      krama::models::mlp<D, float>({{20, 1024, 1024, 1024, 1024, 1024, 1024, 1024, 1024, 6}});
   constexpr std::int64_t budget = 12 << 20;
   const std::int64_t before = anonymous_bytes();
   Job<float, krama::SelfComm> job(krama::SelfComm("alone"), model, data,

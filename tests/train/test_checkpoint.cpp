@@ -11,6 +11,7 @@
 #include <catch2/catch_all.hpp>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include "train/shared_folder.hpp"
 #include "train/train_test.hpp"
@@ -201,4 +202,36 @@ TEST_CASE("checkpoint: a folder that cannot be written leaves the old file and t
   CHECK_THROWS_WITH(krama::train::save_checkpoint(s.exec, s.trainer, nowhere),
                     ContainsSubstring("missing folder"));
   CHECK(folder.files() == 0);
+}
+
+TEST_CASE("checkpoint: written near and read far, and the other way round", "[train]") {
+  if (!krama::SwapLink<D>::host_memory) SKIP("devices keep parameters in near memory");
+  auto world = krama::MpiComm::world();
+  const SharedFolder folder(world);
+  const auto data = points(31);
+  const std::vector<double> equal(static_cast<std::size_t>(world.size()), 1.0);
+  const auto with = [&](std::int64_t steps, bool far) {
+    auto o = options(steps, equal);
+    if (far) o.executor.weights_budget = 1000;
+    return o;
+  };
+  using Job = Setup<float, krama::MpiComm>;
+  const auto where = [](bool far) {
+    return far ? std::optional(krama::TierOptions{}) : std::nullopt;
+  };
+  Job whole(world, with(7, false));
+  whole.trainer.fit(data);
+  for (const bool far : {false, true}) {
+    CAPTURE(far);
+    const auto file = folder.path() / (far ? "far.safetensors" : "near.safetensors");
+    Job first(world, with(3, far), krama::models::mlp<D, float>({{2, 24, 2}}), where(far));
+    first.trainer.fit(data);
+    krama::train::save_checkpoint(first.exec, first.trainer, file);
+    Job second(world, with(7, !far), krama::models::mlp<D, float>({{2, 24, 2}}), where(!far));
+    krama::train::load_checkpoint(second.exec, second.trainer, file);
+    CHECK(same_bits(first.values(), second.values()));
+    second.trainer.fit(data);
+    CHECK(same_bits(whole.values(), second.values()));
+    CHECK(second.trainer.evaluate(data) == whole.trainer.evaluate(data));
+  }
 }

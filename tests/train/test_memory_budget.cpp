@@ -5,6 +5,7 @@
 #include <krama/models/gpt.hpp>
 
 #include <catch2/catch_all.hpp>
+#include <optional>
 
 #include "train/train_test.hpp"
 
@@ -54,15 +55,16 @@ template <class Case>
 struct Job {
   using Trainer =
       krama::train::Trainer<D, float, krama::nn::CrossEntropy, krama::optim::AdamW, krama::MpiComm>;
-  explicit Job(krama::MpiComm comm)
+  explicit Job(krama::MpiComm comm, std::int64_t weights_budget = 0)
       : model(Case::model()),
-        store(model.make_store(exec, 1)),
+        store(model.make_store(
+            exec, 1, weights_budget > 0 ? std::optional(krama::TierOptions{}) : std::nullopt)),
         // Fixed shares: those that follow speed differ from run to run, and with them the last bits.
         trainer(exec, model, store, {}, {}, krama::optim::Schedule::constant(0.01), comm,
                 {.global_batch = 24,
                  .steps = 4,
                  .shares = krama::train::parse_shares("equal", comm.size()),
-                 .executor = {.micro_batch = 4}}) {}
+                 .executor = {.micro_batch = 4, .weights_budget = weights_budget}}) {}
   [[nodiscard]] auto values() const { return krama::download(exec, store.values()); }
 
   krama::exec_of<D> exec;
@@ -114,4 +116,26 @@ TEST_CASE("memory budget: what cannot fit is refused on all ranks before step 1"
   job.trainer.fit(GptCase::data());
   CHECK(job.trainer.steps_done() == 4);
   CHECK(job.trainer.executor().memory().peak <= least);
+}
+
+TEST_CASE("weights budget: beside a memory budget, and refused on all ranks if too small",
+          "[train]") {
+  if (!krama::SwapLink<D>::host_memory) SKIP("devices keep parameters in near memory");
+  auto world = krama::MpiComm::world();
+  const auto data = GptCase::data();
+  Job<GptCase> free(world);
+  free.trainer.fit(data);
+  const auto least = krama::WeightWindow<D, float>::smallest(free.model, free.store);
+  Job<GptCase> job(world, least * 3 / 2);
+  const auto budget = krama::plan::smallest_step_budget(job.trainer.executor().sizes()) * 5 / 4;
+  job.trainer.memory_budget(budget);
+  job.trainer.fit(data);
+  CHECK(same_bits(free.values(), job.values()));
+  CHECK(job.trainer.executor().memory().peak <= budget);
+  CHECK(job.trainer.executor().window()->bytes() <= least * 3 / 2);
+  // Only the last rank has too little.
+  const bool last = world.rank() == world.size() - 1;
+  CHECK_THROWS_WITH(Job<GptCase>(world, last ? least - 1 : least),
+                    ContainsSubstring("out of memory") &&
+                        ContainsSubstring("smallest that works is " + std::to_string(least)));
 }

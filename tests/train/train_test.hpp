@@ -11,6 +11,7 @@
 #include <krama/train/trainer.hpp>
 
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "support/test_space.hpp"
@@ -41,9 +42,10 @@ class Setup {
   using Model = krama::nn::Model<D, T>;
 
   Setup(Comm comm, krama::train::TrainerOptions options,
-        Model net = krama::models::mlp<D, T>({{2, 24, 2}}))
+        Model net = krama::models::mlp<D, T>({{2, 24, 2}}),
+        const std::optional<krama::TierOptions>& far = {})
       : model(std::move(net)),
-        store(model.make_store(exec, 1)),
+        store(model.make_store(exec, 1, far)),
         trainer(exec, model, store, {}, {}, krama::optim::Schedule::constant(0.02), comm,
                 quiet(std::move(options))) {}
   [[nodiscard]] auto values() const { return krama::download(exec, store.values()); }

@@ -109,8 +109,8 @@ class WeightWindow {
                                   budget, least));
   }
 
-  WeightWindow(const E& exec, const nn::Model<D, T>& model, const Store& store,
-               std::int64_t budget, const SwapOptions& swap)
+  WeightWindow(const E& exec, const nn::Model<D, T>& model, const Store& store, std::int64_t budget,
+               const SwapOptions& swap)
       : exec_(exec), model_(&model), store_(&store), sizes_(window_sizes(model, store)) {
     check(model, store, budget);
     const std::int64_t buffers = buffer_bytes(store);
