@@ -58,9 +58,10 @@ std::string name_of(const LocalSyncOptions& o) {
 
 /// A loop of one's own: an executor alone on every rank, and LocalSync. Gives the values and, for each
 /// round, the loss over all ranks.
-std::pair<std::vector<float>, std::vector<double>> own_loop(
-    krama::MpiComm& world, const krama::train::LabelledRows& data, std::int64_t steps,
-    const LocalSyncOptions& local) {
+std::pair<std::vector<float>, std::vector<double>> own_loop(krama::MpiComm& world,
+                                                            const krama::train::LabelledRows& data,
+                                                            std::int64_t steps,
+                                                            const LocalSyncOptions& local) {
   const krama::exec_of<D> exec;
   const auto model = krama::models::mlp<D, float>({{2, 24, 2}});
   auto store = model.make_store(exec, 1);
@@ -69,7 +70,7 @@ std::pair<std::vector<float>, std::vector<double>> own_loop(
       exec, model, store, {}, {}, krama::SelfComm("own"), o.executor);
   krama::train::LocalSync<D, float, krama::MpiComm> sync(exec, store, world, local);
   krama::train::Feeder<D, float, krama::nn::CrossEntropy, krama::train::LabelledRows> feeder(exec,
-                                                                                           data);
+                                                                                             data);
   krama::train::SampleSequence sequence(o.seed, data.size());
   const auto shares = krama::plan::split_batch(batch, o.shares.fixed);
   const auto first =
@@ -253,8 +254,8 @@ TEST_CASE("rounds: ranks of a group train one replica", "[train]") {
     s.trainer.fit(data);
     CHECK(same_everywhere(world, s.values()));
 
-    auto pair = world.split(world.rank() < 2 ? std::optional<int>(0) : std::nullopt, world.rank(),
-                            "pair");
+    auto pair =
+        world.split(world.rank() < 2 ? std::optional<int>(0) : std::nullopt, world.rank(), "pair");
     if (!pair) continue;
     auto two = options(2, 9, rule);
     const auto& shares = s.trainer.shares().shares();

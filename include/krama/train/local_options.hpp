@@ -48,8 +48,8 @@ inline LocalRule parse_local_rule(std::string_view text) {
 /// \throws Error for options that make no sense
 inline void check_local_options(const LocalSyncOptions& o) {
   KRAMA_EXPECTS(o.local_steps >= 1, "local rounds of {} steps; wanted 1 or more", o.local_steps);
-  KRAMA_EXPECTS(o.outer_rate > 0 && std::isfinite(o.outer_rate), "local rounds: an outer rate of {}",
-                o.outer_rate);
+  KRAMA_EXPECTS(o.outer_rate > 0 && std::isfinite(o.outer_rate),
+                "local rounds: an outer rate of {}", o.outer_rate);
   KRAMA_EXPECTS(o.outer_momentum >= 0 && o.outer_momentum < 1,
                 "local rounds: an outer momentum of {}; wanted 0 or more, below 1",
                 o.outer_momentum);

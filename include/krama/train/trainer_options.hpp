@@ -53,9 +53,9 @@ struct StepReport {
   StepOutcome outcome;     ///< of all ranks; of a round see LocalRounds::run
   double learning_rate = 0;
   double step_seconds = 0;  ///< of a round's steps in the mean
-  double seconds = 0;    ///< since this call of fit began
-  double fraction = 0;   ///< of the job that is done
-  plan::Shares samples;  ///< of each rank in this step
+  double seconds = 0;       ///< since this call of fit began
+  double fraction = 0;      ///< of the job that is done
+  plan::Shares samples;     ///< of each rank in this step
   /// Whether a multiple of `every` steps has been done since the last report; false for 0.
   [[nodiscard]] bool is_time(std::int64_t every) const { return passes(step - steps, step, every); }
 };

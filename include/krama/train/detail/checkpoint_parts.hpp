@@ -28,8 +28,7 @@ inline std::string group_prefix(int group) {
   return group == 0 ? std::string() : fmt::format("group{}.", group);
 }
 inline std::string group_key(const char* key, int group) {
-  return group == 0 ? fmt::format("krama.{}", key)
-                    : fmt::format("krama.group{}.{}", group, key);
+  return group == 0 ? fmt::format("krama.{}", key) : fmt::format("krama.group{}.{}", group, key);
 }
 
 /// The numbers that must be known to go on exactly where a run stopped. Collective over comm.
@@ -53,8 +52,8 @@ std::map<std::string, std::string> checkpoint_metadata(Trainer& t) {
   }
   if (t.local() != nullptr) {
     const auto& o = t.local()->sync().options();
-    all["krama.local"] = fmt::format("{} {} {} {}", name_of(o.rule), o.local_steps, o.outer_rate,
-                                     o.outer_momentum);
+    all["krama.local"] =
+        fmt::format("{} {} {} {}", name_of(o.rule), o.local_steps, o.outer_rate, o.outer_momentum);
     all["krama.local_rounds"] = std::to_string(t.local()->sync().rounds());
     if (o.outer_momentum > 0) all["krama.local_velocity"] = "yes";
   }
