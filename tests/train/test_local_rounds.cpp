@@ -3,13 +3,16 @@
 
 #include <krama/comm/mpi/communicator.hpp>
 #include <krama/comm/self.hpp>
+#include <krama/models/gpt.hpp>
 #include <krama/nn/layers/batch_norm.hpp>
 #include <krama/nn/layers/linear.hpp>
+#include <krama/optim/sgd.hpp>
 #include <krama/train/checkpoint.hpp>
 
 #include <algorithm>
 #include <catch2/catch_all.hpp>
 #include <numeric>
+#include <optional>
 
 #include "train/shared_folder.hpp"
 #include "train/train_test.hpp"
@@ -94,7 +97,58 @@ std::pair<std::vector<float>, std::vector<double>> own_loop(krama::MpiComm& worl
   return {krama::download(exec, store.values()), losses};
 }
 
+/// Values after 40 steps of plain SGD.
+template <class T, class Comm, class Source>
+std::vector<double> after_sgd(Comm comm, const krama::nn::Model<D, T>& model, const Source& source,
+                              double lr, const std::optional<LocalSyncOptions>& local) {
+  const krama::exec_of<D> exec;
+  auto store = model.make_store(exec, 1);
+  auto o = options(comm.size(), 40, {});
+  o.local = local;
+  o.on_shares = [](const krama::plan::ShareChange&) {};
+  krama::train::Trainer<D, T, krama::nn::CrossEntropy, krama::optim::Sgd, Comm> trainer(
+      exec, model, store, {}, {}, krama::optim::Schedule::constant(lr), comm, o);
+  trainer.fit(source);
+  const auto values = krama::download(exec, store.values());
+  return {values.begin(), values.end()};
+}
+double distance(const std::vector<double>& a, const std::vector<double>& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += (a[i] - b[i]) * (a[i] - b[i]);
+  return std::sqrt(sum);
+}
+
 }  // namespace
+
+TEST_CASE("rounds: with one step, plain SGD and a rate of 1 they are synchronous training",
+          "[train]") {
+  auto world = krama::MpiComm::world();
+  const auto compare = [&](const auto& make, const auto& source) {
+    for (const double lr : {0.05, 0.5}) {
+      const krama::SelfComm alone("alone");
+      const auto exact = after_sgd<double>(alone, make(1.0), source, lr, {});
+      const auto one = after_sgd<float>(alone, make(1.0F), source, lr, {});
+      CHECK(distance(one, exact) > 0);
+      for (const auto rule : {LocalRule::blocking, LocalRule::diloco}) {
+        const auto rounds =
+            after_sgd<float>(world, make(1.0F), source, lr, LocalSyncOptions{.rule = rule});
+        CAPTURE(lr, krama::train::name_of(rule));
+        CHECK(distance(rounds, exact) <= 2 * distance(one, exact));
+      }
+    }
+  };
+  compare([]<class T>(T) { return krama::models::mlp<D, T>({{2, 24, 2}}); }, points(90));
+  std::vector<std::uint8_t> text;
+  for (std::uint64_t i = 0; i < 4000; ++i) {
+    text.push_back(static_cast<std::uint8_t>(97 + 25 * krama::uniform({3, 0, 0}, i)));
+  }
+  compare(
+      []<class T>(T) {
+        return krama::models::gpt<D, T>(
+            {.vocabulary = 128, .context = 16, .features = 16, .layers = 1, .heads = 2});
+      },
+      krama::train::TextSource(text, 16, "letters"));
+}
 
 TEST_CASE("rounds: the trainer's are LocalSync in a loop of one's own, reports are of all ranks",
           "[train]") {
@@ -276,7 +330,7 @@ TEST_CASE("rounds: what one rank cannot do ends the round on all, values are tho
     x.insert(x.end(), {0.1F * static_cast<float>(i), 0.5F});
     y.push_back(i % 2);
   }
-  // Sample 0 is one rank's in the second epoch's order; find the round that meets it.
+  // One rank meets it in the first round.
   x[0] = std::numeric_limits<float>::quiet_NaN();
   const krama::train::LabelledRows bad(x, y, 2, 2, "bad rows");
   for (const auto& local : every_rule(2)) {
@@ -289,7 +343,7 @@ TEST_CASE("rounds: what one rank cannot do ends the round on all, values are tho
     };
     CHECK_THROWS_WITH(s.trainer.fit(bad, note),
                       ContainsSubstring("not finite") && ContainsSubstring("rank "));
-    CHECK(s.trainer.steps_done() < 2);  // every sample is met in the first two steps
+    CHECK(s.trainer.steps_done() == 0);  // two steps are an epoch
     CHECK(same_everywhere(world, s.values()));
     CHECK(same_bits(last, s.values()));
   }
