@@ -182,10 +182,12 @@ inline std::optional<Options> parse_options(int argc, char** argv, int rank) {
       app.add_option("--outer-rate", o.outer_rate, "Of diloco's outer optimizer; default: 0.7")
           ->check(positive)
           ->group(local);
-  auto* outer_momentum = app.add_option("--outer-momentum", o.outer_momentum,
-                                        "Of diloco's outer optimizer; default: 0.9")
-                             ->check(CLI::Range(0.0, 0.999))
-                             ->group(local);
+  auto* outer_momentum =
+      app.add_option("--outer-momentum", o.outer_momentum,
+                     "Of diloco's outer optimizer; default: 0.3; its paper has 0.9, "
+                     "for rounds of 500 steps")
+          ->check(CLI::Range(0.0, 0.999))
+          ->group(local);
 
   auto* end = "How long";
   app.add_option("--steps", o.steps, "Steps in all; 0: only the time ends training")
@@ -236,7 +238,7 @@ inline std::optional<Options> parse_options(int argc, char** argv, int rank) {
                   option->get_name(), o.local_rule);
   }
   if (o.outer_rate < 0) o.outer_rate = o.local_rule == "diloco" ? 0.7 : 1.0;
-  if (o.outer_momentum < 0) o.outer_momentum = o.local_rule == "diloco" ? 0.9 : 0.0;
+  if (o.outer_momentum < 0) o.outer_momentum = o.local_rule == "diloco" ? 0.3 : 0.0;
   if (o.warmup < 0) o.warmup = o.steps > 0 ? std::min<std::int64_t>(50, o.steps / 10) : 50;
   if (o.steps == 0 && o.minutes == 0 && o.stop_after == 0) o.minutes = 2.8;
   KRAMA_EXPECTS(o.features % o.heads == 0, "--features {} cannot be divided among --heads {}",
