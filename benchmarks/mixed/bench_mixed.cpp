@@ -9,7 +9,7 @@
 //     curve, the proportional rule) and equal ones, from step 11 on (the first ten may adapt), as a
 //     part of the sum of solo throughputs.
 // Times are those that a quarter of the steps keep within, in all of them.
-// Then a rank that gets 2x slower and recovers, and 5 % noise.
+// Then a rank that gets 2x slower and recovers, and 5 % noise; and last bench_border.
 // Started by itself it is the driver that starts the jobs; started by mpiexec it is a job.
 
 #include <krama/plan/solve_shares.hpp>
@@ -260,7 +260,9 @@ int drive(const std::string& self) {
   for (const char* mix : {"1:1", "1:3"}) good = report_disturbance(self, mix, report) && good;
   for (const char* mix : {"1:1", "1:3"}) good = report_noise(self, mix, report) && good;
   const int code = report.finish();
-  return good ? code : 1;
+  std::fflush(stdout);
+  const bool border = std::system("'" KRAMA_BENCH_DIR "/bench_border'") == 0;
+  return good && border ? code : 1;
 }
 
 }  // namespace

@@ -77,6 +77,15 @@ int train_in(World& world, const krama::Topology& topology, const example::Optio
   options.time_limit = 60.0 * o.minutes;
   options.seed = o.seed;
   options.shares = train::parse_shares(o.shares, world.size());
+  // local rounds begins
+  if (o.local_rule != "none") {
+    options.local = train::LocalSyncOptions{.rule = train::parse_local_rule(o.local_rule),
+                                            .local_steps = o.local_steps,
+                                            .outer_rate = o.outer_rate,
+                                            .outer_momentum = o.outer_momentum};
+    if (o.local_groups == "groups") options.local_groups = topology.group_numbers();
+  }
+  // local rounds ends
   if (!o.replay_shares.empty()) train::replay_shares(world, o.replay_shares, options.shares);
   options.executor.micro_batch = std::min(o.micro_batch, o.batch);
   options.executor.clip_norm = o.clip;
@@ -106,6 +115,10 @@ int train_in(World& world, const krama::Topology& topology, const example::Optio
       "{}: {} bytes to learn, {} held out; {} parameters in {} blocks; activations {:.1f} MiB",
       o.data, corpus.learned.bytes(), corpus.held_out.bytes(), store.parameter_count(),
       model.block_count(), static_cast<double>(trainer.executor().memory().peak) / 1048576.0));
+  if (options.local) {
+    progress.say(fmt::format("rounds of {} local steps, {}: {} replicas of {} ranks", o.local_steps,
+                             o.local_rule, trainer.groups().count(), world.size()));
+  }
   if (o.resume) progress.say(fmt::format("resumed after step {}", trainer.steps_done()));
 
   train::ProgressState state;
@@ -142,13 +155,14 @@ int train_in(World& world, const krama::Topology& topology, const example::Optio
                                r.step, r.outcome.loss_scale));
     }
     folder.metric({{"step", r.step},
+                   {"steps", r.steps},
                    {"loss", r.outcome.loss()},
                    {"gradient_norm", r.outcome.grad_norm},
                    {"learning_rate", r.learning_rate},
                    {"tokens_per_second", tokens / r.step_seconds},
                    {"loss_scale", r.outcome.loss_scale},
                    {"seconds", r.seconds}});
-    if (o.eval_every > 0 && r.step % o.eval_every == 0) validate();
+    if (r.is_time(o.eval_every)) validate();
     return true;
   };
   trainer.fit(corpus.learned, after_step);

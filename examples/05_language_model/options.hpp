@@ -42,6 +42,11 @@ struct Options {
   double loss_scale = 1024;
   std::string shares = "auto";
   std::string replay_shares;
+  std::string local_rule = "none";
+  std::int64_t local_steps = 16;
+  std::string local_groups = "each";
+  double outer_rate = -1;
+  double outer_momentum = -1;
   std::int64_t eval_every = 0;
   std::int64_t generate = 400;
   std::string prompt = "The ";
@@ -164,6 +169,37 @@ inline std::optional<Options> parse_options(int argc, char** argv, int rank) {
       ->capture_default_str()
       ->group(training);
 
+  auto* local = "Rounds of local steps, for slow borders";
+  app.add_option(
+         "--local-rule", o.local_rule,
+         "none: gradients are summed in every step; else each rank trains for a round of "
+         "steps, then replicas are averaged: blocking, cocod (the average travels while the "
+         "next round is computed), or diloco (with an outer optimizer)")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"none", "blocking", "cocod", "diloco"}))
+      ->group(local);
+  auto* local_steps = app.add_option("--local-steps", o.local_steps, "Of a round")
+                          ->capture_default_str()
+                          ->check(positive)
+                          ->group(local);
+  auto* local_groups =
+      app.add_option("--local-groups", o.local_groups,
+                     "each: every rank is its own; groups: those of the table at the start (a "
+                     "vendor's ranks, or KRAMA_GROUP's) sum gradients in every step")
+          ->capture_default_str()
+          ->check(CLI::IsMember({"each", "groups"}))
+          ->group(local);
+  auto* outer_rate =
+      app.add_option("--outer-rate", o.outer_rate, "Of diloco's outer optimizer; default: 0.7")
+          ->check(positive)
+          ->group(local);
+  auto* outer_momentum =
+      app.add_option("--outer-momentum", o.outer_momentum,
+                     "Of diloco's outer optimizer; default: 0.3; its paper has 0.9, "
+                     "for rounds of 500 steps")
+          ->check(CLI::Range(0.0, 0.999))
+          ->group(local);
+
   auto* end = "How long";
   app.add_option("--steps", o.steps, "Steps in all; 0: only the time ends training")
       ->capture_default_str()
@@ -203,6 +239,17 @@ inline std::optional<Options> parse_options(int argc, char** argv, int rank) {
   } catch (const CLI::ParseError& e) {
     throw krama::Error(std::string(e.what()) + "; --help lists the options");
   }
+  for (const auto* option : {local_steps, local_groups, outer_rate, outer_momentum}) {
+    KRAMA_EXPECTS(option->count() == 0 || o.local_rule != "none",
+                  "{} without rounds of local steps; give --local-rule, too", option->get_name());
+  }
+  for (const auto* option : {outer_rate, outer_momentum}) {
+    KRAMA_EXPECTS(option->count() == 0 || o.local_rule == "diloco",
+                  "{} is of --local-rule diloco, which has an outer optimizer; found {}",
+                  option->get_name(), o.local_rule);
+  }
+  if (o.outer_rate < 0) o.outer_rate = o.local_rule == "diloco" ? 0.7 : 1.0;
+  if (o.outer_momentum < 0) o.outer_momentum = o.local_rule == "diloco" ? 0.3 : 0.0;
   if (o.warmup < 0) o.warmup = o.steps > 0 ? std::min<std::int64_t>(50, o.steps / 10) : 50;
   if (o.steps == 0 && o.minutes == 0 && o.stop_after == 0) o.minutes = 2.8;
   KRAMA_EXPECTS(o.features % o.heads == 0, "--features {} cannot be divided among --heads {}",

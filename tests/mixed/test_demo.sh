@@ -57,6 +57,26 @@ assert steps[0]["loss_scale"] == 2**24 and steps[-1]["loss_scale"] < 2**17, step
 assert steps[-1]["loss"] < steps[0]["loss"] if steps[0]["loss"] else steps[-1]["loss"] < 6, steps
 PY
 
+# Rounds of local steps: a run that is stopped between rounds and resumed equals one that is not; a line
+# of metrics a round, with the steps that it is about.
+local=(--local-rule diloco --local-steps 4 --shares 3:1)
+train --steps 14 "${local[@]}" --out "$work/local" || fail "local rounds: $(cat "$work/log")"
+train --steps 14 "${local[@]}" --out "$work/rounds" --stop-after 7 || fail "stopping between rounds"
+train --steps 14 "${local[@]}" --out "$work/rounds" --resume || fail "resuming rounds: $(cat "$work/log")"
+cmp "$work/local/checkpoint.safetensors" "$work/rounds/checkpoint.safetensors" ||
+  fail "local rounds: the resumed run differs from the uninterrupted one"
+python3 - "$work/local" "$work/rounds" <<'PY' || fail "local rounds: wrong metrics"
+import json, sys
+for folder in sys.argv[1:]:
+    lines = [json.loads(line) for line in open(folder + "/metrics.jsonl")]
+    rounds = [(s["step"], s["steps"]) for s in lines if "loss" in s]
+    assert rounds == [(4, 4), (8, 4), (12, 4), (14, 2)], rounds
+    assert all(0 < s["loss"] < 6 for s in lines if "loss" in s), lines
+    assert any("validation_loss" in s for s in lines)
+PY
+train --steps 6 --local-rule cocod --local-steps 3 --local-groups groups --eval-every 2 --out "$work/cocod" ||
+  fail "cocod in groups: $(cat "$work/log")"
+
 # A group by name, staged: the same bits, and its bytes are told.
 KRAMA_QUIET=0 KRAMA_PROGRESS=plain KRAMA_GROUP=left KRAMA_TRANSPORT=staged train --steps 10 --shares 3:1 --out "$work/groups" ||
   fail "staged, in a group by name: $(cat "$work/log")"
@@ -94,6 +114,9 @@ expect "--bogus" --bogus --steps 2
 expect "3 numbers for 2 ranks" --shares 1:2:3 --steps 2
 expect "shares out 16 samples" --replay-shares "$work/auto/checkpoint.safetensors" --batch 8 --steps 2
 expect "not a number" --shares sometimes --steps 2
+expect "give --local-rule" --local-steps 4 --steps 2
+expect "has an outer optimizer; found cocod" --local-rule cocod --outer-rate 0.7 --steps 2
+expect "gossip" --local-rule gossip --steps 2
 expect "cannot be divided" --features 33 --steps 2
 expect "powers of two" --precision f16 --loss-scale 1000 --steps 2
 expect "no such file" --resume --steps 2

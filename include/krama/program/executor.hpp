@@ -51,6 +51,8 @@ struct ExecutorOptions {
   /// and the seconds since the step began. What it does counts as computing; see
   /// testing::EmulatedSpeed.
   std::function<void(std::int64_t samples, double seconds)> after_backward = {};
+  /// Called after each instruction of a step: the turn of messages that travel beside it.
+  std::function<void()> after_instruction = {};
 };
 
 /// What a micro-batch's memory looks like to whoever fills it.
@@ -301,6 +303,7 @@ class Executor {
       if (!chosen(i.op)) continue;
       timed(i, [&] { attempt(i, feed); });
       owner_.poll();
+      if (options_.after_instruction) options_.after_instruction();
     }
   }
 

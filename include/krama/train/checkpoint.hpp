@@ -2,142 +2,83 @@
 // Copyright (c) the Krama authors
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <filesystem>
-#include <map>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include <krama/comm/form.hpp>
 #include <krama/io/safetensors.hpp>
+#include <krama/program/fingerprint.hpp>
 #include <krama/tensor/copy.hpp>
+#include <krama/train/detail/checkpoint_parts.hpp>
 #include <krama/train/together.hpp>
 #include <krama/train/trainer.hpp>
 
 /// Checkpoints: one safetensors file with parameters and buffers under their own names, unpadded, and
 /// the optimizer's state as "optimizer.<state>.<parameter>"; progress in the metadata. Nothing in the file
 /// depends on how many ranks wrote it or what they owned, so any number of ranks may go on from it.
+///
+/// With local rounds the parameters are the anchor, which all replicas hold when a checkpoint is
+/// written; the outer optimizer's velocity is in it as "local.velocity.<parameter>". Each group of
+/// ranks has optimizer state of its own: that of group g > 0 begins with "group<g>.". Where another
+/// number of groups goes on, group g takes that of group g modulo the number that was written;
+/// without local rounds that is the first one's.
 namespace krama::train {
 
-namespace detail {
-
-inline constexpr const char* checkpoint_version = "1";
-
-/// The numbers that must be known to go on exactly where a run stopped.
-template <class Trainer>
-std::map<std::string, std::string> checkpoint_metadata(Trainer& t) {
-  return {{"krama.checkpoint", checkpoint_version},
-          {"krama.step", std::to_string(t.steps_done())},
-          {"krama.updates", std::to_string(t.executor().updates())},
-          {"krama.seed", std::to_string(t.options().seed)},
-          {"krama.global_batch", std::to_string(t.options().global_batch)},
-          {"krama.ranks", std::to_string(t.comm().size())},
-          {"krama.form", t.comm().form().text()},
-          {"krama.loss_scale", t.executor().loss_scaler().text()},
-          {"krama.shares", t.shares().log().text()}};
-}
-
-/// One flat array of the whole model from every rank's owned pieces, on the host of every rank.
-template <class E, class Trainer>
-auto gather_state(const E& exec, Trainer& t, int state) {
-  using A = typename Trainer::Store::accum;
-  auto& executor = t.executor();
-  const auto& shard = executor.shard();
-  const auto owned = executor.state(state);
-  using M = typename std::remove_cvref_t<decltype(owned)>::memory_space;
-  const Tensor<A, 1, M> full(exec, "krama::train::checkpoint", {t.store().size()});
-  fill(exec, full.ref(), A{0});
-  for (int k = 0; k < shard.bucket_count(); ++k) {
-    copy(exec, TensorRef<A, 1, M>(full.data() + shard.begin(k), {shard.count(k)}),
-         TensorRef<A, 1, M>(owned.data() + shard.packed(k), {shard.count(k)}));
-    const auto& b = shard.bucket(k);
-    t.comm().allgather(exec, TensorRef<A, 1, M>(full.data() + b.begin, {b.size()}),
-                       shard.partition(k), "optimizer state of bucket " + std::to_string(k));
-  }
-  return download(exec, full.ref());
-}
-
-/// The reverse: rank 0's flat array to every rank's owned pieces.
-template <class E, class Trainer, class A>
-void scatter_state(const E& exec, Trainer& t, int state, const std::vector<A>& host) {
-  const auto& shard = t.executor().shard();
-  const auto owned = t.executor().state(state);
-  using M = typename std::remove_cvref_t<decltype(owned)>::memory_space;
-  const Tensor<A, 1, M> full(exec, "krama::train::checkpoint", {t.store().size()});
-  upload(exec, full.ref(), std::span<const A>(host));
-  t.comm().broadcast(exec, full.ref(), 0, "optimizer state");
-  for (int k = 0; k < shard.bucket_count(); ++k) {
-    copy(exec, TensorRef<A, 1, M>(owned.data() + shard.packed(k), {shard.count(k)}),
-         TensorRef<A, 1, M>(full.data() + shard.begin(k), {shard.count(k)}));
-  }
-  kokkos_ext::fence(exec, "krama::train::checkpoint");
-}
-
-inline std::string state_name(std::string_view state, const std::string& parameter) {
-  return fmt::format("optimizer.{}.{}", state, parameter);
-}
-
-inline std::int64_t metadata_number(const io::SafetensorsReader& file, const std::string& key) {
-  const auto at = file.metadata().find(key);
-  KRAMA_EXPECTS(at != file.metadata().end(), "{}: no \"{}\" in the metadata; not a checkpoint",
-                file.name(), key);
-  return std::stoll(at->second);
-}
-
-/// Empty for a file from before this was written.
-inline std::string metadata_text(const io::SafetensorsReader& file, const std::string& key) {
-  const auto at = file.metadata().find(key);
-  return at == file.metadata().end() ? "" : at->second;
-}
-
-/// The form to go on with: that of the run that wrote the file, if it had as many ranks as this one
-/// and nobody asks for another; else empty.
-inline std::string form_text(const io::SafetensorsReader& file, int ranks) {
-  const bool same_ranks = metadata_text(file, "krama.ranks") == std::to_string(ranks);
-  return same_ranks && default_form() == "automatic" ? metadata_text(file, "krama.form") : "";
-}
-
-}  // namespace detail
-
 /// Writes a checkpoint; the file appears as a whole or not at all, and an old one stays until then.
+/// With local rounds it ends what is under way first: training goes on from what was written.
 /// Collective over comm; waits. \throws Error on every rank when the file cannot be written.
 template <class E, class Trainer>
 void save_checkpoint(const E& exec, Trainer& t, const std::filesystem::path& path) {
   using A = typename Trainer::Store::accum;
   using Optimizer = std::remove_cvref_t<decltype(t.executor().optimizer())>;
-  const auto values = download(exec, t.store().values());
-  std::array<std::vector<A>, Optimizer::states> states;
-  for (std::size_t s = 0; s < Optimizer::states; ++s) {
-    states[s] = detail::gather_state(exec, t, static_cast<int>(s));
+  // Whole arrays in the order of the file, on the host.
+  struct Array {
+    std::vector<A> flat;
+    bool buffers = false;
+    std::function<std::string(const std::string&)> name;
+  };
+  std::vector<Array> arrays;
+  std::vector<A> velocity;
+  if (t.local() != nullptr) {
+    velocity = t.local()->sync().save().velocity;
+    if (t.local()->sync().options().outer_momentum == 0) velocity = {};
   }
+  arrays.push_back({download(exec, t.store().values()), true, [](const auto& p) { return p; }});
+  for (int g = 0; g < t.groups().count(); ++g) {
+    for (std::size_t s = 0; s < Optimizer::states; ++s) {
+      arrays.push_back(
+          {detail::gather_state(exec, t, g, static_cast<int>(s)), false,
+           [g, s](const auto& p) { return detail::state_name(g, Optimizer::state_names[s], p); }});
+      if (t.comm().rank() != 0) arrays.back().flat = {};  // only rank 0 writes
+    }
+  }
+  if (!velocity.empty()) arrays.push_back({std::move(velocity), false, detail::velocity_name});
+  const auto metadata = detail::checkpoint_metadata(t);
   on_rank_zero(t.comm(), "save checkpoint", [&] {
     std::vector<io::TensorSpec> specs;
-    for (const auto& seg : t.store().segments()) {
-      const auto e = seg.extents.span();
-      specs.push_back({seg.name, io::element_type_of<A>, {e.begin(), e.end()}});
-    }
-    for (std::size_t s = 0; s < Optimizer::states; ++s) {
-      for (const auto& seg : t.store().segments()) {
-        if (seg.buffer) continue;
-        const auto e = seg.extents.span();
-        specs.push_back({detail::state_name(Optimizer::state_names[s], seg.name),
-                         io::element_type_of<A>,
-                         {e.begin(), e.end()}});
-      }
-    }
-    io::SafetensorsWriter file(path, specs, detail::checkpoint_metadata(t));
-    std::size_t at = 0;
-    const auto write = [&](const std::vector<A>& flat, bool buffers) {
-      for (const auto& seg : t.store().segments()) {
-        if (seg.buffer && !buffers) continue;
-        file.write(specs[at++].name,
-                   std::span<const A>(flat).subspan(static_cast<std::size_t>(seg.offset),
-                                                    static_cast<std::size_t>(seg.size)));
+    const auto for_each = [&](const auto& f) {
+      for (const auto& a : arrays) {
+        for (const auto& seg : t.store().segments()) {
+          if (a.buffers || !seg.buffer) f(a, seg);
+        }
       }
     };
-    write(values, true);
-    for (const auto& s : states) write(s, false);
+    for_each([&](const Array& a, const Segment& seg) {
+      const auto e = seg.extents.span();
+      specs.push_back({a.name(seg.name), io::element_type_of<A>, {e.begin(), e.end()}});
+    });
+    io::SafetensorsWriter file(path, specs, metadata);
+    std::size_t at = 0;
+    for_each([&](const Array& a, const Segment& seg) {
+      file.write(specs[at++].name,
+                 std::span<const A>(a.flat).subspan(static_cast<std::size_t>(seg.offset),
+                                                    static_cast<std::size_t>(seg.size)));
+    });
     file.commit();
   });
 }
@@ -151,14 +92,15 @@ template <class E, class Trainer>
 void load_checkpoint(const E& exec, Trainer& t, const std::filesystem::path& path) {
   using A = typename Trainer::Store::accum;
   using Optimizer = std::remove_cvref_t<decltype(t.executor().optimizer())>;
+  using States = std::array<std::vector<A>, Optimizer::states>;
   const auto size = static_cast<std::size_t>(t.store().size());
   std::vector<A> values(size, A{0});
-  std::array<std::vector<A>, Optimizer::states> states;
-  states.fill(std::vector<A>(size, A{0}));
+  std::vector<A> velocity(size, A{0});
+  std::vector<States> states;  // of each group, on rank 0
   std::array<std::int64_t, 2> progress{};
   std::string shares;
   std::string form;
-  std::string scale;
+  std::string groups;
   on_rank_zero(t.comm(), "load checkpoint", [&] {
     const io::SafetensorsReader file(path);
     const auto same = [&](const std::string& key, std::uint64_t mine) {
@@ -168,43 +110,72 @@ void load_checkpoint(const E& exec, Trainer& t, const std::filesystem::path& pat
     };
     same("krama.seed", t.options().seed);
     same("krama.global_batch", static_cast<std::uint64_t>(t.options().global_batch));
+    const bool has_velocity = !detail::metadata_text(file, "krama.local_velocity").empty();
     progress = {detail::metadata_number(file, "krama.step"),
-                detail::metadata_number(file, "krama.updates")};
+                detail::metadata_number_or_zero(file, "krama.local_rounds")};
     shares = detail::metadata_text(file, "krama.shares");
     form = detail::form_text(file, t.comm().size());
-    scale = detail::metadata_text(file, "krama.loss_scale");
-    std::vector<std::string> names;
-    for (const auto& seg : t.store().segments()) {
-      names.push_back(seg.name);
-      if (seg.buffer) continue;
-      for (const auto& s : Optimizer::state_names) names.push_back(detail::state_name(s, seg.name));
+    const auto written =
+        std::max<std::int64_t>(1, detail::metadata_number_or_zero(file, "krama.groups"));
+    States empty;
+    empty.fill(std::vector<A>(size, A{0}));
+    states.assign(static_cast<std::size_t>(written), empty);
+    for (int g = 0; g < written; ++g) {
+      groups +=
+          fmt::format("{} {}\n", detail::metadata_number(file, detail::group_key("updates", g)),
+                      detail::metadata_text(file, detail::group_key("loss_scale", g)));
     }
-    file.expect_exactly(names);
+    struct Place {
+      std::string name;
+      const Segment* segment;
+      std::vector<A>* to;
+    };
+    std::vector<Place> places;
     for (const auto& seg : t.store().segments()) {
-      const auto part = [&](std::vector<A>& flat) {
-        return std::span<A>(flat).subspan(static_cast<std::size_t>(seg.offset),
-                                          static_cast<std::size_t>(seg.size));
-      };
-      file.read(seg.name, seg.extents.span(), part(values));
-      for (std::size_t s = 0; s < Optimizer::states && !seg.buffer; ++s) {
-        file.read(detail::state_name(Optimizer::state_names[s], seg.name), seg.extents.span(),
-                  part(states[s]));
+      places.push_back({seg.name, &seg, &values});
+      if (seg.buffer) continue;
+      for (int g = 0; g < written; ++g) {
+        for (std::size_t s = 0; s < Optimizer::states; ++s) {
+          places.push_back({detail::state_name(g, Optimizer::state_names[s], seg.name), &seg,
+                            &states[static_cast<std::size_t>(g)][s]});
+        }
       }
+      if (has_velocity) places.push_back({detail::velocity_name(seg.name), &seg, &velocity});
+    }
+    std::vector<std::string> names;
+    for (const auto& p : places) names.push_back(p.name);
+    file.expect_exactly(names);
+    for (const auto& p : places) {
+      file.read(p.name, p.segment->extents.span(),
+                std::span<A>(*p.to).subspan(static_cast<std::size_t>(p.segment->offset),
+                                            static_cast<std::size_t>(p.segment->size)));
     }
   });
+  t.comm().sum(progress, "checkpoint progress");  // only rank 0's are not zero
   upload(exec, t.store().values(), std::span<const A>(values));
   t.comm().broadcast(exec, t.store().values(), 0, "checkpoint values");
   t.store().refresh_working(exec);
-  for (std::size_t s = 0; s < Optimizer::states; ++s) {
-    detail::scatter_state(exec, t, static_cast<int>(s), states[s]);
+  const auto of_group =
+      krama::detail::split_lines(t.comm().gather_text(groups, "checkpoint groups").front());
+  const std::size_t mine =
+      static_cast<std::size_t>(t.groups().of(t.comm().rank())) % of_group.size();
+  for (std::size_t g = 0; g < of_group.size(); ++g) {
+    for (std::size_t s = 0; s < Optimizer::states; ++s) {
+      detail::scatter_state(exec, t, static_cast<int>(s), states.empty() ? values : states[g][s],
+                            g == mine);
+    }
   }
-  t.comm().sum(progress, "checkpoint progress");  // only rank 0's are not zero
+  if (t.local() != nullptr) {
+    detail::restore_local(exec, t, velocity, progress[1]);
+  }
   // With the form that it had, the run goes on to the bits that it would have reached.
   form = t.comm().gather_text(form, "checkpoint form").front();
   if (!form.empty()) t.comm().set_form(Form::parse(form));
   t.set_steps_done(progress[0]);
-  t.executor().set_updates(progress[1]);
-  t.executor().loss_scaler().resume(t.comm().gather_text(scale, "checkpoint loss scale").front());
+  const std::string& line = of_group[mine];
+  const std::size_t space = line.find(' ');
+  t.executor().set_updates(std::stoll(line.substr(0, space)));
+  t.executor().loss_scaler().resume(line.substr(space + 1));
   t.shares().resume(progress[0],
                     ShareLog::parse(t.comm().gather_text(shares, "checkpoint shares").front()));
 }

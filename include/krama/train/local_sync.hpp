@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <exception>
 #include <span>
 #include <utility>
 #include <vector>
@@ -15,21 +16,9 @@
 #include <krama/memory/param_store.hpp>
 #include <krama/optim/sgd.hpp>
 #include <krama/program/gather_numbers.hpp>
+#include <krama/train/local_options.hpp>
 
 namespace krama::train {
-
-enum class LocalRule : std::uint8_t {
-  blocking,  ///< average, then go on
-  cocod,     ///< average while the next local steps run
-  diloco,    ///< an outer optimizer steps along the averaged difference
-};
-
-struct LocalSyncOptions {
-  LocalRule rule = LocalRule::blocking;
-  std::int64_t local_steps = 1;  ///< of a round, on every rank
-  double outer_rate = 1.0;       ///< diloco; 0.7 in its paper
-  double outer_momentum = 0.0;   ///< diloco, Nesterov's form; 0.9 in its paper; 0: none
-};
 
 /// What must be kept to go on with the same bits: whole on every rank, at the end of a round.
 template <class A>
@@ -49,9 +38,11 @@ struct LocalSyncState {
 /// `cocod`: CoCoD-SGD (Shen et al. 2019): the sum of the replicas s_i as they were when a round ended
 /// travels while the next round is computed, then x_i <- a + (x_i - s_i).
 /// Each element of the anchor is updated by one owner and copied to the others: its bits are the same
-/// on every rank after each round.
+/// on every rank after each round. Ranks that train one replica together give its weight once: one of
+/// them gives it, the others 0.
 ///
-/// The constructor, `after_step`, `settle`, `save` and `restore` are collective over comm.
+/// `after_step` (where it ends a round), `end_round`, `settle`, `give_up_round`, `with_anchor`, `save`,
+/// `restore`, `start_over` and the constructor are collective over comm.
 template <Device D, Scalar T, class Comm>
 class LocalSync {
  public:
@@ -79,30 +70,70 @@ class LocalSync {
   /// After each local step of this rank on samples of that weight; ends a round after k of them.
   /// \return whether a round has ended
   bool after_step(double weight) {
+    count_step(weight);
+    if (steps_ < options_.local_steps) return false;
+    end_round();
+    return true;
+  }
+  /// For loops that end rounds themselves: counts a step. Not collective.
+  void count_step(double weight) {
     KRAMA_EXPECTS(std::isfinite(weight) && weight >= 0, "local step: a weight of {}", weight);
     weight_ += weight;
-    if (++steps_ < options_.local_steps) {
-      if (sum_) sum_->poll();
-      return false;
-    }
-    if (options_.rule != LocalRule::cocod) {
-      settle();
-      return true;
-    }
+    ++steps_;
+    poll();
+  }
+  /// Ends the round, after however many steps, the same number on every rank.
+  void end_round() {
+    if (options_.rule != LocalRule::cocod) return settle();
     catch_up();
     copy(exec_, snapshot_.ref(), store_->values());
     start(snapshot_.ref());
+    is_behind_ = under_way_;
     store_->refresh_working(exec_);
-    return true;
+  }
+  /// Goes on with the sum that is under way beside local steps. Not collective.
+  void poll() {
+    if (sum_) sum_->poll();
   }
 
   /// Ends what is under way and the round that has begun: all replicas hold the anchor then.
   void settle() {
     catch_up();
+    if (steps_ == 0) {
+      // The replica was x = s, so that it is the anchor already; only its copy for layers is not.
+      store_->refresh_working(exec_);
+      return;
+    }
     start(store_->values());
-    finish();
-    copy(exec_, store_->values(), anchor_.ref());
+    if (under_way_) finish();
+    go_to_anchor();
+  }
+  /// Drops the steps of the round that has begun: all replicas hold the anchor then.
+  void give_up_round() {
+    if (under_way_) finish();
+    is_behind_ = false;
+    steps_ = 0;
+    weight_ = 0;
+    go_to_anchor();
+  }
+  /// Calls f with all replicas at the average of the last round, then goes on as if it had not been
+  /// called: f changes no values. Between rounds only.
+  template <class F>
+  void with_anchor(const F& f) {
+    KRAMA_EXPECTS(steps_ == 0, "local rounds: the anchor is asked for after {} steps of a round",
+                  steps_);
+    if (!is_behind_) return f();
+    if (under_way_) finish();
+    go_to_anchor();
+    std::exception_ptr error;
+    try {
+      f();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    copy(exec_, store_->values(), snapshot_.ref());
     store_->refresh_working(exec_);
+    if (error) std::rethrow_exception(error);
   }
 
   /// Settles first: what is saved is what training goes on with.
@@ -118,18 +149,31 @@ class LocalSync {
         state.anchor.size() == n && state.velocity.size() == n,
         "local rounds: a saved anchor of {} and velocity of {} elements; this model has {}",
         state.anchor.size(), state.velocity.size(), n);
-    KRAMA_EXPECTS(steps_ == 0 && !under_way_, "local rounds: restored in the middle of a round");
+    KRAMA_EXPECTS(steps_ == 0 && !is_behind_, "local rounds: restored in the middle of a round");
     upload(exec_, anchor_.ref(), std::span<const A>(state.anchor));
     upload(exec_, velocity_.ref(), std::span<const A>(state.velocity));
-    copy(exec_, store_->values(), anchor_.ref());
-    store_->refresh_working(exec_);
     rounds_ = state.rounds;
+    go_to_anchor();
+  }
+  /// Begins anew from the store's values, which must be the same on all ranks.
+  void start_over() {
+    KRAMA_EXPECTS(steps_ == 0 && !is_behind_, "local rounds: begun anew in the middle of a round");
+    copy(exec_, anchor_.ref(), store_->values());
+    fill(exec_, velocity_.ref(), A{0});
+    rounds_ = 0;
+  }
+  /// Takes the store's values for the anchor, if they were changed from outside; the outer momentum
+  /// stays. They must be the same on all ranks. Between rounds only.
+  void follow_values() {
+    KRAMA_EXPECTS(steps_ == 0 && !is_behind_, "local rounds: followed in the middle of a round");
+    copy(exec_, anchor_.ref(), store_->values());
   }
 
   /// Averages made so far.
   [[nodiscard]] std::int64_t rounds() const { return rounds_; }
   /// The values that all ranks agreed on last.
   [[nodiscard]] TensorRef<A, 1, M> anchor() const { return anchor_.ref(); }
+  [[nodiscard]] const LocalSyncOptions& options() const { return options_; }
 
  private:
   void check() {
@@ -141,38 +185,35 @@ class LocalSync {
       KRAMA_EXPECTS(all[r] == all[0],
                     "local rounds: the options of rank {} are not those of rank 0", r);
     }
-    KRAMA_EXPECTS(options_.local_steps >= 1, "local rounds of {} steps; wanted 1 or more",
-                  options_.local_steps);
-    KRAMA_EXPECTS(options_.outer_rate > 0 && std::isfinite(options_.outer_rate),
-                  "local rounds: an outer rate of {}", options_.outer_rate);
-    KRAMA_EXPECTS(options_.outer_momentum >= 0 && options_.outer_momentum < 1,
-                  "local rounds: an outer momentum of {}; wanted 0 or more, below 1",
-                  options_.outer_momentum);
-    KRAMA_EXPECTS(options_.rule == LocalRule::diloco ||
-                      (options_.outer_rate == 1.0 && options_.outer_momentum == 0.0),
-                  "local rounds: an outer rate of {} and momentum of {}, which only diloco has",
-                  options_.outer_rate, options_.outer_momentum);
+    check_local_options(options_);
     KRAMA_EXPECTS(!store_->has_buffers(),
                   "local rounds: the model has buffers (BatchNorm), which cannot be averaged");
   }
 
-  /// Begins to sum the differences of `replica` from the anchor.
+  void go_to_anchor() {
+    copy(exec_, store_->values(), anchor_.ref());
+    store_->refresh_working(exec_);
+  }
+
+  /// Begins to sum the differences of `replica` from the anchor; where no rank had samples there is
+  /// nothing to sum.
   void start(TensorRef<A, 1, M> replica) {
-    kernels::scaled_difference(exec_, sent_.ref(), static_cast<A>(weight_), anchor_.ref(), replica);
-    sum_ = comm_.start_reduce_scatter(exec_, sent_.ref(), partition_, "local differences");
-    sent_weight_ = std::exchange(weight_, 0.0);
+    const double mine = std::exchange(weight_, 0.0);
     steps_ = 0;
+    std::array<double, 1> total{mine};
+    comm_.sum_in_rank_order(total, "weight of local steps");
+    total_ = total[0];
+    if (!(total_ > 0)) return;
+    kernels::scaled_difference(exec_, sent_.ref(), static_cast<A>(mine), anchor_.ref(), replica);
+    sum_ = comm_.start_reduce_scatter(exec_, sent_.ref(), partition_, "local differences");
     under_way_ = true;
   }
 
-  /// Waits for the sum and moves the anchor. Where no rank had samples it stays.
+  /// Waits for the sum and moves the anchor.
   void finish() {
     if (sum_) sum_->wait();
     sum_.reset();
     under_way_ = false;
-    std::array<double, 1> total{sent_weight_};
-    comm_.sum_in_rank_order(total, "weight of local steps");
-    if (!(total[0] > 0)) return;
     const int me = comm_.rank();
     const std::int64_t begin = partition_.begin(me);
     const std::int64_t count = partition_.count(me);
@@ -187,15 +228,16 @@ class LocalSync {
     outer.nesterov = options_.outer_momentum > 0;
     ++rounds_;
     if (count > 0) {
-      outer.template update<D, A>(exec_, range, {options_.outer_rate, 1.0 / total[0], rounds_});
+      outer.template update<D, A>(exec_, range, {options_.outer_rate, 1.0 / total_, rounds_});
     }
     comm_.allgather(exec_, anchor_.ref(), partition_, "anchor of local rounds");
   }
 
   /// Ends a sum that ran beside local steps: x <- a + (x - s).
   void catch_up() {
-    if (!under_way_) return;
-    finish();
+    if (!is_behind_) return;
+    if (under_way_) finish();
+    is_behind_ = false;
     kernels::scaled_difference(exec_, snapshot_.ref(), A{1}, store_->values(), snapshot_.ref());
     kernels::add(exec_, store_->values(), anchor_.ref(), snapshot_.ref());
   }
@@ -210,9 +252,10 @@ class LocalSync {
   Tensor<A, 1, M> velocity_;  ///< of the outer optimizer; valid in this rank's piece
   Tensor<A, 1, M> snapshot_;  ///< cocod: the replica whose difference is under way
   Pending sum_;
-  bool under_way_ = false;
+  bool under_way_ = false;  ///< the anchor has not moved by it yet
+  bool is_behind_ = false;  ///< cocod: the replica is not on that anchor yet
   double weight_ = 0;
-  double sent_weight_ = 0;
+  double total_ = 0;  ///< of what is under way, over all ranks
   std::int64_t steps_ = 0;
   std::int64_t rounds_ = 0;
 };

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <functional>
-#include <limits>
+#include <memory>
 #include <numeric>
 #include <span>
 #include <string>
@@ -22,39 +22,13 @@
 #include <krama/runtime/quiet.hpp>
 #include <krama/train/data.hpp>
 #include <krama/train/feeder.hpp>
+#include <krama/train/local_rounds.hpp>
 #include <krama/train/memory_plan.hpp>
 #include <krama/train/share_steering.hpp>
 #include <krama/train/together.hpp>
+#include <krama/train/trainer_options.hpp>
 
 namespace krama::train {
-
-struct TrainerOptions {
-  std::int64_t global_batch = 32;  ///< samples a step over all ranks
-  std::int64_t steps = 0;          ///< where training ends; 0: only the time limit ends it
-  std::int64_t stop_after = 0;     ///< stop before step `stop_after`, as if interrupted; 0: do not
-  double time_limit = 0;           ///< seconds of this call; 0: none
-  std::uint64_t seed = 1;
-  ShareOptions shares = {};  ///< of the batch; default: they follow the ranks' speeds
-  /// Called on rank 0 when a run of several ranks begins and when its shares change; by default a
-  /// line is printed (unless KRAMA_QUIET=1).
-  std::function<void(const plan::ShareChange&)> on_shares = {};
-  /// Bytes that this rank has for optimizer state. Where every rank says so, state is cut by memory:
-  /// half the memory holds half the state. 0: no limit; such a rank counts as the largest.
-  std::int64_t state_bytes = 0;
-  std::int64_t fingerprint_every = 100;  ///< steps between comparisons of the replicas; 0: never
-  ExecutorOptions executor = {};
-};
-
-/// What callbacks see after a step; the same numbers on every rank, except for the times.
-struct StepReport {
-  std::int64_t step = 0;  ///< steps done so far, in all calls
-  StepOutcome outcome;
-  double learning_rate = 0;
-  double step_seconds = 0;
-  double seconds = 0;    ///< since this call of fit began
-  double fraction = 0;   ///< of the job that is done
-  plan::Shares samples;  ///< of each rank in this step
-};
 
 /// Trains a model the usual way: for those who want no loop of their own. Everything it does is in
 /// the parts that it uses, and a loop of one's own can use them likewise (docs, "own loop").
@@ -73,9 +47,13 @@ class Trainer {
         comm_(comm),
         schedule_(std::move(schedule)),
         options_(std::move(options)),
-        shares_(checked(options_), comm_.size(), comm_.rank(), options_.shares),
-        executor_(exec, model, store, std::move(loss), std::move(optimizer), comm,
-                  checked_by_all(comm_, model, store, with_state_by_memory(comm_, options_))) {
+        shares_(detail::checked_batch(options_), comm_.size(), comm_.rank(), options_.shares),
+        groups_(comm_.size(), options_.local.has_value(), options_.local_groups),
+        inner_(groups_.split(comm_)),
+        local_(options_.local ? std::make_shared<Local>(exec, store, comm_, inner_, *options_.local)
+                              : nullptr),
+        executor_(exec, model, store, std::move(loss), std::move(optimizer), inner_,
+                  executor_options(model)) {
     check_same_model(comm_, store);
   }
 
@@ -99,6 +77,8 @@ class Trainer {
   [[nodiscard]] const std::string& memory_plan() const { return memory_plan_; }
 
   /// Trains until the steps or the time are used up, or a callback says so. Collective over comm.
+  /// With local rounds it looks at the time, and calls back, between rounds only; at its end all
+  /// replicas are the same.
   /// \throws Error on every rank when the replicas differ or a gradient is not finite; with loss
   /// scaling such a step is skipped (StepOutcome::skipped) as long as the scale can be lowered.
   template <DataSource Source>
@@ -110,33 +90,39 @@ class Trainer {
     tell(shares_.beginning(steps_));
     bool wants_stop = false;
     if (budget_ > 0 && memory_plan_.empty()) plan_memory_use(sequence, feeder);
+    if (local_) local_->begin(steps_);
     while (continue_training(start, wants_stop)) {
       const auto begin = Clock::now();
       const auto& samples = shares_.shares();
       const std::int64_t first = first_of(samples);
-      const auto ids = sequence.ids(steps_ * options_.global_batch + first, samples[r]);
-      const double lr = schedule_.at(steps_, fraction_);
-      const StepOutcome o =
-          executor_.step(static_cast<std::uint32_t>(steps_), options_.seed, lr, first, samples[r],
-                         feeder.feed(ids, options_.executor.micro_batch));
-      ++steps_;
+      const auto step = [&](std::int64_t n) {
+        const auto ids = sequence.ids(n * options_.global_batch + first, samples[r]);
+        return executor_.step(static_cast<std::uint32_t>(n), options_.seed,
+                              schedule_.at(n, fraction_), first, samples[r],
+                              feeder.feed(ids, options_.executor.micro_batch));
+      };
+      const std::int64_t steps = local_ ? steps_of_round() : 1;
+      const StepOutcome o = local_ ? local_->run(steps_, steps, step) : step(steps_);
+      steps_ += steps;
       KRAMA_EXPECTS(
           o.finite || o.skipped,
           "step {}: the gradient or the loss is not finite; lower the learning rate, clip "
           "gradients, or look for bad samples",
           steps_);
-      if (options_.fingerprint_every > 0 && steps_ % options_.fingerprint_every == 0) {
-        check_same_values(comm_, exec_, *store_, steps_);
+      if (passes(steps_ - steps, steps_, options_.fingerprint_every)) {
+        agreed([&] { check_same_values(comm_, exec_, *store_, steps_); });
       }
       shares_.after_step(o.rank_seconds);
       if (!after_step) continue;
-      wants_stop = !after_step({steps_, o, lr, seconds_since(begin), seconds_since(start),
-                                progress_fraction(start), samples});
+      wants_stop = !after_step({steps_, steps, o, schedule_.at(steps_ - 1, fraction_),
+                                seconds_since(begin) / static_cast<double>(steps),
+                                seconds_since(start), progress_fraction(start), samples});
     }
+    if (local_) local_->settle();
   }
 
   /// Mean loss over all samples of `source`, each evaluated exactly once whatever the number of
-  /// ranks. Collective over comm. \throws Error on every rank when one could not do its part.
+  /// ranks; between local rounds that of the average. Collective over comm. \throws Error on every rank when one could not do its part.
   template <DataSource Source>
   double evaluate(const Source& source) {
     Feeder<D, T, Loss, Source> feeder(exec_, source);
@@ -147,9 +133,11 @@ class Trainer {
     std::vector<std::int64_t> ids(static_cast<std::size_t>(mine));
     std::iota(ids.begin(), ids.end(), first);
     StepOutcome o;
-    together_or_not(comm_, "evaluation", [&] {
-      o = executor_.evaluate(options_.seed, first, mine,
-                             feeder.feed(ids, options_.executor.micro_batch));
+    agreed([&] {
+      together_or_not(comm_, "evaluation", [&] {
+        o = executor_.evaluate(options_.seed, first, mine,
+                               feeder.feed(ids, options_.executor.micro_batch));
+      });
     });
     std::array<double, 2> sums{o.loss_sum, o.weight};
     comm_.sum_in_rank_order(sums, "evaluation");
@@ -163,13 +151,42 @@ class Trainer {
   [[nodiscard]] const TrainerOptions& options() const { return options_; }
   [[nodiscard]] ShareSteering& shares() { return shares_; }
   [[nodiscard]] Comm& comm() { return comm_; }
+  /// Ranks that train one replica together; all of them without local rounds.
+  [[nodiscard]] const LocalGroups& groups() const { return groups_; }
+  [[nodiscard]] Comm& group_comm() { return inner_; }
+  /// Null: every step is synchronous.
+  [[nodiscard]] LocalRounds<D, T, Comm>* local() { return local_.get(); }
 
  private:
+  using Local = LocalRounds<D, T, Comm>;
   using Clock = std::chrono::steady_clock;
   using Run = std::function<void()>;
 
   static double seconds_since(Clock::time_point t) {
     return std::chrono::duration<double>(Clock::now() - t).count();
+  }
+  /// The executor's, with optimizer state cut by memory, and looking after what travels beside it.
+  [[nodiscard]] ExecutorOptions executor_options(const nn::Model<D, T>& model) {
+    ExecutorOptions o = detail::with_state_by_memory(inner_, options_);
+    // Where one rank's near memory is too small for the weights that pass through it, all throw.
+    together_or_not(comm_, "near memory for weights",
+                    [&] { WeightWindow<D, T>::check(model, *store_, o.weights_budget); });
+    if (local_) o.after_instruction = [local = local_.get()] { local->poll(); };
+    return o;
+  }
+  /// f on values that are the same on all ranks.
+  template <class F>
+  void agreed(const F& f) {
+    if (local_) {
+      local_->with_anchor(f);
+    } else {
+      f();
+    }
+  }
+  /// The last round may be shorter.
+  [[nodiscard]] std::int64_t steps_of_round() const {
+    const std::int64_t k = options_.local->local_steps;
+    return options_.steps > 0 ? std::min(k, options_.steps - steps_) : k;
   }
   /// Measures gradients of the step that comes, which is then done as if nothing had been.
   template <class Sequence, class F>
@@ -214,39 +231,6 @@ class Trainer {
     return true;
   }
 
-  /// The global batch, once the options make sense.
-  static std::int64_t checked(const TrainerOptions& options) {
-    KRAMA_EXPECTS(options.global_batch > 0, "the global batch must be positive, not {}",
-                  options.global_batch);
-    KRAMA_EXPECTS(options.steps > 0 || options.time_limit > 0 || options.stop_after > 0,
-                  "give a number of steps or a time limit");
-    return options.global_batch;
-  }
-  /// The executor's options, with optimizer state cut by what the ranks have. Collective over comm.
-  static ExecutorOptions with_state_by_memory(Comm& comm, const TrainerOptions& options) {
-    ExecutorOptions o = options.executor;
-    KRAMA_EXPECTS(options.state_bytes >= 0, "the memory for optimizer state is {} bytes",
-                  options.state_bytes);
-    const std::array<double, 1> mine{static_cast<double>(options.state_bytes)};
-    const auto all = gather_numbers(comm, mine, "memory for optimizer state");
-    double largest = 0;
-    for (const auto& rank : all) largest = std::max(largest, rank[0]);
-    if (largest == 0 || !o.owner_weights.empty()) return o;
-    for (const auto& rank : all) {
-      const bool limited = rank[0] > 0;
-      o.owner_weights.push_back(limited ? rank[0] : largest);
-      o.owner_bytes.push_back(limited ? static_cast<std::int64_t>(rank[0])
-                                      : std::numeric_limits<std::int64_t>::max());
-    }
-    return o;
-  }
-  /// Where one rank's near memory is too small for the weights that pass through it, all ranks throw.
-  static ExecutorOptions checked_by_all(Comm& comm, const nn::Model<D, T>& model,
-                                        const Store& store, ExecutorOptions options) {
-    together_or_not(comm, "near memory for weights",
-                    [&] { WeightWindow<D, T>::check(model, store, options.weights_budget); });
-    return options;
-  }
   /// Place of this rank's first sample when the ranks take `counts`.
   [[nodiscard]] std::int64_t first_of(const plan::Shares& counts) const {
     return std::accumulate(counts.begin(), counts.begin() + comm_.rank(), std::int64_t{0});
@@ -268,6 +252,9 @@ class Trainer {
   optim::Schedule schedule_;
   TrainerOptions options_;
   ShareSteering shares_;
+  LocalGroups groups_;
+  Comm inner_;  ///< of the ranks that train one replica
+  std::shared_ptr<Local> local_;
   Exec executor_;
   std::int64_t budget_ = 0;
   std::function<std::string(Trainer&, const Run&)> make_plan_;
