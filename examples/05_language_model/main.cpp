@@ -74,6 +74,7 @@ int train_in(World& world, const krama::Topology& topology, const example::Optio
   if (!o.replay_shares.empty()) train::replay_shares(world, o.replay_shares, options.shares);
   options.executor.micro_batch = std::min(o.micro_batch, o.batch);
   options.executor.clip_norm = o.clip;
+  options.executor.wire.format = krama::parse_wire_format(o.wire, "--wire");
   if (std::is_same_v<T, krama::f16>) options.executor.loss_scaling.initial = o.loss_scale;
   if (o.recompute && o.memory_budget == 0) {
     options.executor.recompute.assign(static_cast<std::size_t>(model.block_count()), true);
@@ -100,6 +101,9 @@ int train_in(World& world, const krama::Topology& topology, const example::Optio
       "{}: {} bytes to learn, {} held out; {} parameters in {} blocks; activations {:.1f} MiB",
       o.data, corpus.learned.bytes(), corpus.held_out.bytes(), store.parameter_count(),
       model.block_count(), static_cast<double>(trainer.executor().memory().peak) / 1048576.0));
+  if (world.size() > 1) {
+    progress.say(describe(trainer.executor().wire().options(), store.parameter_count()));
+  }
   if (o.resume) progress.say(fmt::format("resumed after step {}", trainer.steps_done()));
 
   train::ProgressState state;
