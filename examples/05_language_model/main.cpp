@@ -89,6 +89,7 @@ int train_in(World& world, const krama::Topology& topology, const example::Optio
   if (!o.replay_shares.empty()) train::replay_shares(world, o.replay_shares, options.shares);
   options.executor.micro_batch = std::min(o.micro_batch, o.batch);
   options.executor.clip_norm = o.clip;
+  options.executor.wire.format = krama::parse_wire_format(o.wire, "--wire");
   if (std::is_same_v<T, krama::f16>) options.executor.loss_scaling.initial = o.loss_scale;
   if (o.recompute && o.memory_budget == 0) {
     options.executor.recompute.assign(static_cast<std::size_t>(model.block_count()), true);
@@ -118,6 +119,9 @@ int train_in(World& world, const krama::Topology& topology, const example::Optio
   if (options.local) {
     progress.say(fmt::format("rounds of {} local steps, {}: {} replicas of {} ranks", o.local_steps,
                              o.local_rule, trainer.groups().count(), world.size()));
+  }
+  if (world.size() > 1) {
+    progress.say(describe(trainer.executor().wire().options(), store.parameter_count()));
   }
   if (o.resume) progress.say(fmt::format("resumed after step {}", trainer.steps_done()));
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include <krama/comm/wire_format.hpp>
 #include <krama/core/error.hpp>
 
 namespace example {
@@ -47,6 +48,7 @@ struct Options {
   std::string local_groups = "each";
   double outer_rate = -1;
   double outer_momentum = -1;
+  std::string wire{krama::name_of(krama::default_wire_format())};
   std::int64_t eval_every = 0;
   std::int64_t generate = 400;
   std::string prompt = "The ";
@@ -126,6 +128,11 @@ inline std::optional<Options> parse_options(int argc, char** argv, int rank) {
       ->group(training);
   app.add_option("--replay-shares", o.replay_shares,
                  "Share out every batch as the run that wrote this checkpoint did")
+      ->group(training);
+  app.add_option("--wire", o.wire,
+                 "How gradients travel between ranks: f32, or bf16, f16 or int8 with error feedback; "
+                 "default: KRAMA_WIRE, else f32")
+      ->check(CLI::IsMember({"f32", "bf16", "f16", "int8"}))
       ->group(training);
   app.add_option("--lr", o.lr, "Learning rate, the highest")
       ->capture_default_str()

@@ -77,6 +77,24 @@ TEST_CASE("transport: how sums travel, for a communicator of one's own", "[comm]
   CHECK(comm.form() == found.form);
 }
 
+TEST_CASE("transport: a wire format for a sum of one's own", "[comm]") {
+  const Exec exec;
+  auto comm = world().duplicate("rounded");
+  const auto partition = krama::Partition::even(1000, comm.size());
+  std::vector<float> ones(1000, 1.0F);
+  const auto gradients = ref(ones);
+  // wire format begins
+  std::vector<float> residual(1000, 0.0F);  // lives as long as the sums do
+  const krama::WireEncoding wire{krama::WireFormat::bf16, residual, {}, 0};
+  auto sum = comm.start_reduce_scatter(exec, gradients, partition, "gradients", wire);
+  if (sum) sum->wait();
+  // wire format ends
+  const auto mine = partition.begin(comm.rank());
+  if (partition.count(comm.rank()) > 0) {
+    CHECK(ones[static_cast<std::size_t>(mine)] == static_cast<float>(comm.size()));
+  }
+}
+
 TEST_CASE("transport: a job with a refused one is refused at the start", "[comm]") {
   krama::RankFacts good;
   good.transport = "mpi, direct";

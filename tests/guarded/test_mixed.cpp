@@ -47,7 +47,7 @@ Updated update(const std::string& name, const Optimizer& optimizer, double clip)
   Updated u;
   for (int step = 0; step < 3; ++step) {
     const auto mine = values_of<float>(me + 2 * step, store.size());
-    owner.begin_step();
+    owner.begin_step(1, static_cast<std::uint32_t>(step), true);
     // No fence: the sums have to wait for the gradients.
     const krama::Tensor<float, 1, M> there(exec, "test", {store.size()});
     krama::upload(exec, there.ref(), std::span<const float>(mine));

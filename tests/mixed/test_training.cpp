@@ -78,6 +78,9 @@ TEMPLATE_TEST_CASE("mixed: replicas hold the same bits after every step", "[mixe
   auto world = krama::MpiComm::world();
   const auto data = TestType::data();
   const auto model = TestType::template model<D, float>();
+  const auto format = GENERATE(krama::WireFormat::f32, krama::WireFormat::bf16,
+                               krama::WireFormat::f16, krama::WireFormat::int8);
+  CAPTURE(krama::name_of(format));
   auto store = same_store<D, float>(model);
   const krama::exec_of<D> exec;
   const auto before = krama::download(exec, store.values());
@@ -85,7 +88,7 @@ TEMPLATE_TEST_CASE("mixed: replicas hold the same bits after every step", "[mixe
   krama::check_same_values(world, exec, store, 0);
   krama::Executor<D, float, krama::nn::CrossEntropy, krama::optim::AdamW, krama::MpiComm> executor(
       exec, model, store, {}, {}, world,
-      {.micro_batch = 4, .clip_norm = 1.0, .bucket_elements = 700});
+      {.micro_batch = 4, .clip_norm = 1.0, .bucket_elements = 700, .wire = {format, true}});
   const auto counts = skewed(data.samples, world.size());
   std::int64_t first = 0;
   for (int r = 0; r < world.rank(); ++r) first += counts[static_cast<std::size_t>(r)];

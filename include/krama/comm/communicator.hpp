@@ -15,6 +15,7 @@
 #include <krama/comm/partition.hpp>
 #include <krama/comm/pending.hpp>
 #include <krama/comm/transport.hpp>
+#include <krama/comm/wire_encoding.hpp>
 #include <krama/core/concepts.hpp>
 #include <krama/tensor/tensor_ref.hpp>
 
@@ -39,7 +40,7 @@
 /// | operation | afterwards |
 /// |---|---|
 /// | `reduce_scatter(exec, buffer, partition, what)` | this rank's piece holds the sum over ranks; the rest is unspecified |
-/// | `start_reduce_scatter(…)` | the same once the Pending that it returns has been waited for |
+/// | `start_reduce_scatter(…, wire)` | the same once the Pending that it returns has been waited for; sums of f32 go to their owners as `wire` says, see WireEncoding |
 /// | `allgather(exec, buffer, partition, what)` | every piece holds its owner's bytes |
 /// | `allreduce(exec, buffer, what)` | the sum over ranks: the two above with an even partition |
 /// | `broadcast(exec, buffer, root, what)` | root's bytes |
@@ -93,7 +94,7 @@ concept Communicator =
     requires(C c, const C k, Kokkos::DefaultHostExecutionSpace exec,
              TensorRef<float, 1, Kokkos::HostSpace> buffer, const Partition& partition,
              std::span<double> reals, std::span<std::int64_t> integers, std::string_view what,
-             std::optional<int> color) {
+             std::optional<int> color, const WireEncoding& wire) {
       { k.rank() } -> std::convertible_to<int>;
       { k.size() } -> std::convertible_to<int>;
       { k.name() } -> std::convertible_to<std::string>;
@@ -105,7 +106,7 @@ concept Communicator =
       { c.split(color, 0, what) } -> std::same_as<std::optional<C>>;
       { c.channel(what) } -> Channel;
       c.reduce_scatter(exec, buffer, partition, what);
-      { c.start_reduce_scatter(exec, buffer, partition, what) } -> std::same_as<Pending>;
+      { c.start_reduce_scatter(exec, buffer, partition, what, wire) } -> std::same_as<Pending>;
       c.allgather(exec, buffer, partition, what);
       c.allreduce(exec, buffer, what);
       c.broadcast(exec, buffer, 0, what);

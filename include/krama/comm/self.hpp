@@ -105,7 +105,9 @@ class SelfComm {
   }
   template <ExecutionSpace E, Reducible A, MemorySpace M>
   [[nodiscard]] Pending start_reduce_scatter(const E& exec, TensorRef<A, 1, M> buffer,
-                                             const Partition& partition, std::string_view what) {
+                                             const Partition& partition, std::string_view what,
+                                             const WireEncoding& wire = {}) {
+    check_encoding(wire, dtype_of<A>, buffer.size(), what);
     reduce_scatter(exec, buffer, partition, what);
     return nullptr;
   }

@@ -9,7 +9,7 @@
 
 #ifndef KRAMA_WIRE_VERSION
 /// Rises when what ranks send each other changes its form: executables of one job must agree on it.
-#define KRAMA_WIRE_VERSION 1
+#define KRAMA_WIRE_VERSION 2
 #endif
 
 namespace krama {

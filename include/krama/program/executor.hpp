@@ -37,6 +37,7 @@ struct ExecutorOptions {
   double clip_norm = 0.0;                ///< global gradient norm at most this; 0: no clipping
   optim::LossScaling loss_scaling = {};  ///< for f16; the same on every rank; default: none
   std::int64_t bucket_elements = 1 << 22;
+  WireOptions wire = {};             ///< how gradients travel; the same on every rank
   bool overlap = true;               ///< sums begin while backward goes on; the bits are the same
   std::vector<bool> recompute = {};  ///< blocks whose stash is made again; empty: none
   plan::Offload offload = {};        ///< a memory plan instead; empty: everything is kept
@@ -86,7 +87,7 @@ class Executor {
         owner_(exec, store, std::move(optimizer), comm_,
                make_shard(store, options.bucket_elements, options.owner_weights,
                           owner_caps(options), comm_.rank(), comm_.size()),
-               options.clip_norm, options.loss_scaling),
+               options.clip_norm, options.loss_scaling, options.wire),
         last_blocks_(last_blocks(model, store, owner_.shard())),
         window_(make_window(exec, model, store, options)),
         memory_(plan::plan_step_memory(step_program(1), step_sizes(model, options.micro_batch))),
@@ -139,7 +140,7 @@ class Executor {
                    std::int64_t samples, const Feed& feed) {
     batch_ = {first_sample, samples, seed, number};
     lr_ = lr;
-    run(begin_step(), feed, [](plan::Op) { return true; });
+    run(begin_step(true), feed, [](plan::Op) { return true; });
     owner_.end_step();
     return owner_.outcome();
   }
@@ -192,6 +193,8 @@ class Executor {
   /// Number of updates made; the `step` of the next one is this plus 1.
   [[nodiscard]] std::int64_t updates() const { return owner_.updates(); }
   void set_updates(std::int64_t n) { owner_.set_updates(n); }
+  /// How gradients travel, and what of them is still to be sent.
+  [[nodiscard]] const GradientWire& wire() const { return owner_.wire(); }
   /// The scale of the next step's loss.
   [[nodiscard]] optim::LossScaler& loss_scaler() { return owner_.loss_scaler(); }
   /// Runs of all instructions but update and gather: gradients stay in the store, summed to their
@@ -199,7 +202,7 @@ class Executor {
   StepOutcome gradients_only(std::uint64_t seed, std::int64_t first_sample, std::int64_t samples,
                              const Feed& feed) {
     batch_ = {first_sample, samples, seed, 0};
-    run(begin_step(), feed,
+    run(begin_step(false), feed,
         [](plan::Op op) { return op != plan::Op::update && op != plan::Op::gather; });
     if (const double scale = owner_.loss_scaler().scale(); scale != 1.0) {
       const TensorRef<A, 1, M> learnt(store_->grads().data(), {store_->buffers_begin()});
@@ -268,8 +271,8 @@ class Executor {
   }
 
   /// The program of a step over `batch_`, agreed with the other ranks where they must be asked.
-  plan::Program begin_step() {
-    owner_.begin_step();
+  plan::Program begin_step(bool learns) {
+    owner_.begin_step(batch_.seed, batch_.step, learns);
     broken_.clear();
     if (window_) window_->begin(values_);
     gradients_ready_ = false;

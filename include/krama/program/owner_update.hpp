@@ -17,6 +17,7 @@
 #include <krama/optim/loss_scale.hpp>
 #include <krama/optim/optimizer.hpp>
 #include <krama/program/gather_numbers.hpp>
+#include <krama/program/gradient_wire.hpp>
 #include <krama/program/shard.hpp>
 
 namespace krama {
@@ -66,14 +67,15 @@ class OwnerUpdate {
   using Store = ParamStore<T, M>;
 
   OwnerUpdate(const E& exec, Store& store, Optimizer optimizer, Comm comm, Shard shard,
-              double clip_norm, const optim::LossScaling& scaling)
+              double clip_norm, const optim::LossScaling& scaling, const WireOptions& wire = {})
       : exec_(exec),
         store_(&store),
         optimizer_(std::move(optimizer)),
         comm_(std::move(comm)),
         shard_(std::move(shard)),
         clip_norm_(clip_norm),
-        scaler_(scaling) {
+        scaler_(scaling),
+        wire_(wire, parameter_elements(shard_), comm_.rank(), comm_.size()) {
     for (std::size_t s = 0; s < Optimizer::states; ++s) {
       states_[s] = FlatArray<A, M>(exec, "krama::program::state", shard_.owned(), store.far());
       fill(exec, states_[s].ref(), A{0});
@@ -81,7 +83,7 @@ class OwnerUpdate {
   }
 
   /// Begins to sum bucket k to its owners. Of a bucket of buffers the values of rank `buffer_source`
-  /// are taken.
+  /// are taken, as they are, whatever the wire format of gradients.
   void reduce(int k, int buffer_source) {
     if (shard_.holds_buffers(k) && comm_.rank() != buffer_source) {
       fill(exec_, bucket_of(store_->grads(), k), A{0});
@@ -89,9 +91,10 @@ class OwnerUpdate {
     // Few are under way at a time, the same number on every rank.
     constexpr std::size_t most = 16;
     if (sums_.size() == most) await_oldest();
+    const auto wire = shard_.holds_buffers(k) ? WireEncoding{} : wire_.encoding(shard_.bucket(k));
     sums_.emplace_back(
         k, comm_.start_reduce_scatter(exec_, bucket_of(store_->grads(), k), shard_.partition(k),
-                                      "gradients of bucket " + std::to_string(k)));
+                                      "gradients of bucket " + std::to_string(k), wire));
   }
   /// Goes on with sums under way.
   void poll() {
@@ -179,9 +182,13 @@ class OwnerUpdate {
   }
 
   /// Begins a step whose outcome is not known yet, and ends one: counts it if it updated, and chooses
-  /// the scale of the next one.
-  void begin_step() { outcome_ = {}; }
+  /// the scale of the next one. `learns`: it will update.
+  void begin_step(std::uint64_t seed, std::uint32_t number, bool learns) {
+    outcome_ = {};
+    wire_.begin_step(seed, number, scaler_.scale(), learns);
+  }
   void end_step() {
+    wire_.end_step(outcome_.updates());
     if (outcome_.updates()) ++updates_;
     if (outcome_.updates() || !outcome_.finite) {
       outcome_.skipped = scaler_.after_step(outcome_.finite) && !outcome_.finite;
@@ -192,6 +199,7 @@ class OwnerUpdate {
   [[nodiscard]] optim::LossScaler& loss_scaler() { return scaler_; }
   [[nodiscard]] const optim::LossScaler& loss_scaler() const { return scaler_; }
   [[nodiscard]] const Shard& shard() const { return shard_; }
+  [[nodiscard]] const GradientWire& wire() const { return wire_; }
   [[nodiscard]] const Optimizer& optimizer() const { return optimizer_; }
   [[nodiscard]] TensorRef<A, 1, M> state(int s) const {
     return states_[static_cast<std::size_t>(s)].ref();
@@ -201,6 +209,10 @@ class OwnerUpdate {
   void set_updates(std::int64_t n) { updates_ = n; }
 
  private:
+  static std::int64_t parameter_elements(const Shard& shard) {
+    const int buckets = shard.parameter_buckets();
+    return buckets > 0 ? shard.bucket(buckets - 1).end : 0;
+  }
   void await_oldest() {
     if (sums_.front().second) sums_.front().second->wait();
     sums_.pop_front();
@@ -228,6 +240,7 @@ class OwnerUpdate {
   Shard shard_;
   double clip_norm_;
   optim::LossScaler scaler_;
+  GradientWire wire_;
   std::array<FlatArray<A, M>, Optimizer::states> states_;
   std::deque<std::pair<int, Pending>> sums_;  ///< bucket and its sum under way, oldest first
   StepOutcome outcome_;

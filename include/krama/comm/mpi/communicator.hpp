@@ -134,8 +134,9 @@ class MpiComm {
   }
   template <ExecutionSpace E, Reducible A, MemorySpace M>
   [[nodiscard]] Pending start_reduce_scatter(const E& exec, TensorRef<A, 1, M> buffer,
-                                             const Partition& partition, std::string_view what) {
-    return comm::detail::start_reduce_scatter(state_, exec, buffer, partition, what);
+                                             const Partition& partition, std::string_view what,
+                                             const WireEncoding& wire = {}) {
+    return comm::detail::start_reduce_scatter(state_, exec, buffer, partition, what, wire);
   }
   template <ExecutionSpace E, class T, MemorySpace M>
   void allgather(const E& exec, TensorRef<T, 1, M> buffer, const Partition& partition,

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <krama/comm/mpi/detail/state.hpp>
+#include <krama/comm/wire_format.hpp>
 #include <krama/core/dtype.hpp>
 
 /// Small exchanges on the control communicator. Every one carries the signature of the call, so a
@@ -51,13 +52,15 @@ struct Signature {
   std::int64_t count = 0;
   std::uint64_t detail = 0;  ///< root, or a hash of the partition's cuts
   std::string_view what;
+  WireFormat wire = WireFormat::f32;
 };
 
 /// One rank's part of an exchange as it travels: of fixed size and layout on every back end.
 struct Envelope {
   std::uint8_t call;
   std::uint8_t dtype;
-  std::uint8_t reserved[6];
+  std::uint8_t wire;
+  std::uint8_t reserved[5];
   std::int64_t count;
   std::uint64_t detail;
   std::uint64_t calls_before;  ///< operations on tensors so far: a skipped one shows here
@@ -106,6 +109,9 @@ inline std::string describe(const Envelope& e) {
     case Call::allgather:
     case Call::allreduce:
       text += fmt::format(" of {} {} elements", e.count, name_of(static_cast<DType>(e.dtype)));
+      if (call == Call::reduce_scatter) {
+        text += fmt::format(" as {}", krama::name_of(static_cast<WireFormat>(e.wire)));
+      }
       if (call != Call::allreduce)
         text += fmt::format(" (partition {:08x})", e.detail & 0xffffffffU);
       break;
@@ -129,7 +135,7 @@ inline std::string describe(const Envelope& e) {
 inline void compare(State& s, const std::vector<Envelope>& all) {
   const auto same = [](const Envelope& a, const Envelope& b) {
     return a.call == b.call && a.dtype == b.dtype && a.count == b.count && a.detail == b.detail &&
-           a.calls_before == b.calls_before && a.what_hash == b.what_hash;
+           a.wire == b.wire && a.calls_before == b.calls_before && a.what_hash == b.what_hash;
   };
   if (std::all_of(all.begin(), all.end(),
                   [&](const Envelope& e) { return same(e, all.front()); })) {
@@ -172,6 +178,7 @@ inline std::vector<std::string> exchange(State& s, const Signature& signature,
     Envelope& mine = all[static_cast<std::size_t>(s.rank)];
     mine.call = static_cast<std::uint8_t>(signature.call);
     mine.dtype = static_cast<std::uint8_t>(signature.dtype);
+    mine.wire = static_cast<std::uint8_t>(signature.wire);
     mine.count = signature.count;
     mine.detail = signature.detail;
     mine.calls_before = s.calls;
@@ -253,6 +260,8 @@ inline int begin_call(State& s, const Signature& signature) {
       name_of(signature.call), signature.what, s.name, s.calls - *s.under_way.begin());
   const auto dtype = static_cast<std::uint8_t>(signature.dtype);
   h = hash_bytes(&dtype, sizeof(dtype), h);
+  const auto wire = static_cast<std::uint8_t>(signature.wire);
+  h = hash_bytes(&wire, sizeof(wire), h);
   h = hash_bytes(&signature.count, sizeof(signature.count), h);
   h = hash_bytes(&signature.detail, sizeof(signature.detail), h);
   h = hash_bytes(&s.calls, sizeof(s.calls), h);

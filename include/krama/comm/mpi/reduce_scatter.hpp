@@ -9,6 +9,7 @@
 #include <krama/comm/mpi/detail/staging.hpp>
 #include <krama/comm/mpi/detail/state.hpp>
 #include <krama/comm/partition.hpp>
+#include <krama/comm/wire_encoding.hpp>
 
 namespace krama::comm::detail {
 
@@ -36,10 +37,12 @@ inline std::uint64_t hash_of(const MpiOptions& o, std::uint64_t h = hash_text("r
 /// Compares what the ranks want where that is due, and numbers the call. \return its tag
 template <class A, MemorySpace M>
 int begin_reduce(State& s, TensorRef<A, 1, M> buffer, const Partition& partition,
-                 std::string_view what) {
+                 std::string_view what, const WireEncoding& wire = {}) {
   check_partition(s, "reduce_scatter", buffer.size(), partition, what);
-  return begin_call(s, {Call::reduce_scatter, dtype_of<A>, buffer.size(),
-                        hash_of(s.options, hash_of(partition)), what});
+  const int tag = begin_call(s, {Call::reduce_scatter, dtype_of<A>, buffer.size(),
+                                 hash_of(s.options, hash_of(partition)), what, wire.format});
+  check_encoding(wire, dtype_of<A>, buffer.size(), what);  // after unlike wishes were compared
+  return tag;
 }
 
 /// Every rank's contribution to a piece goes to its owner, who finishes the sum. In place.

@@ -94,8 +94,13 @@ class DeviceComm {
   /// On the stream of `exec`: kernels given to that instance later run after it.
   template <ExecutionSpace E, Reducible A, MemorySpace M>
   [[nodiscard]] Pending start_reduce_scatter(const E& exec, TensorRef<A, 1, M> buffer,
-                                             const Partition& partition, std::string_view what) {
+                                             const Partition& partition, std::string_view what,
+                                             const WireEncoding& wire = {}) {
     if constexpr (on_device<E, M>) {
+      KRAMA_EXPECTS(wire.format == WireFormat::f32,
+                    "\"{}\" should travel as {}, which {} does not do; use an MpiComm, or the wire "
+                    "format f32 with this communicator",
+                    what, name_of(wire.format), Library::name);
       begin("reduce_scatter", buffer, partition, what);
       return start(exec, "reduce_scatter", what, [&](const State& s) {
         if (even(partition)) {
@@ -108,7 +113,7 @@ class DeviceComm {
         });
       });
     } else {
-      return state_->control.start_reduce_scatter(exec, buffer, partition, what);
+      return state_->control.start_reduce_scatter(exec, buffer, partition, what, wire);
     }
   }
 

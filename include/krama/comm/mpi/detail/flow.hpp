@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include <krama/comm/mpi/detail/state.hpp>
 #include <krama/comm/mpi/detail/sum.hpp>
 #include <krama/comm/route.hpp>
+#include <krama/comm/wire_encoding.hpp>
 
 namespace krama::comm::detail {
 
@@ -22,7 +24,7 @@ namespace krama::comm::detail {
 /// still arrive and its bytes are still in the cache.
 ///
 ///   up:   children's sums arrive in scratch; add them and my own values, in rank order, in place;
-///         send to the parent.
+///         send to the parent, encoded where a wire format was asked for.
 ///   down: the parent's finished chunk arrives in place, once the sum that I sent has left; send to
 ///         the children.
 ///
@@ -31,15 +33,16 @@ template <class A>
 class Flow {
  public:
   /// `data`: the whole range. `A` matters only for sums; a gather moves bytes.
-  /// `window`: messages under way in each line; 0: as the options say.
+  /// `window`: messages under way in each line; 0: as the options say. `up`: how sums of floats go up.
   Flow(State& state, A* data, const Partition& partition, int tag, bool reduce, bool gather,
-       int window = 0)
+       int window = 0, const WireEncoding& up = {})
       : s_(state),
         data_(data),
         tag_(tag),
         reduce_(reduce),
         gather_(gather),
         window_(std::max(1, window > 0 ? window : state.options.chunks_in_flight)),
+        up_(up),
         work_(state.workspaces.take()),
         kept_(state.route(partition, chunk_of(state, window_))),
         route_(*kept_),
@@ -62,6 +65,7 @@ class Flow {
       if (!reduce_) continue;
       std::int64_t longest = 0;
       for (const auto& m : lines.up_from.messages) longest = std::max(longest, m.count);
+      if (encodes()) longest += landing_slack;
       const auto rows =
           std::min<std::int64_t>(window_, static_cast<std::int64_t>(lines.up_from.messages.size()));
       peer.slot = slots;
@@ -136,6 +140,10 @@ class Flow {
   static std::int64_t bytes(const Route::Message& m) {
     return m.count * static_cast<std::int64_t>(sizeof(A));
   }
+  [[nodiscard]] std::int64_t up_bytes(const Route::Message& m) const {
+    return wire_bytes(up_.format, m.count, sizeof(A));
+  }
+  [[nodiscard]] bool encodes() const { return up_.format != WireFormat::f32; }
 
   void begin() {
     const auto n = static_cast<std::int32_t>(route_.chunks().size());
@@ -187,9 +195,14 @@ class Flow {
   void start(LineProgress& line, const Route::Line& route, int p, Kind kind, int tag) {
     while (line.under_way < window_ && may_start(line)) {
       const std::int32_t m = line.next++;
+      const Route::Message& msg = message(route, m);
       ++line.under_way;
-      work_->flight.send(s_.rail(m), data_ + message(route, m).begin, bytes(message(route, m)), p,
-                         tag, token(kind, p, m), s_.rail_number(m));
+      if constexpr (std::is_same_v<A, float>) {
+        if (kind == up_sent && encodes()) encode_in_place(up_, data_, msg.begin, msg.count);
+      }
+      work_->flight.send(s_.rail(m), data_ + msg.begin,
+                         kind == up_sent ? up_bytes(msg) : bytes(msg), p, tag, token(kind, p, m),
+                         s_.rail_number(m));
     }
   }
   /// Receives sums into free slots.
@@ -198,8 +211,12 @@ class Flow {
     while (line.under_way < window_ && line.next < static_cast<std::int32_t>(line.left.size())) {
       const std::int32_t m = line.next++;
       ++line.under_way;
-      work_->flight.receive(s_.rail(m), slot(p, m), bytes(message(lines(p).up_from, m)), p, tag_,
-                            token(up_come, p, m));
+      const Route::Message& msg = message(lines(p).up_from, m);
+      void* to = slot(p, m);
+      if constexpr (std::is_same_v<A, float>) {
+        if (encodes()) to = landing(up_.format, slot(p, m), msg.count);
+      }
+      work_->flight.receive(s_.rail(m), to, up_bytes(msg), p, tag_, token(up_come, p, m));
     }
   }
   void fetch(int p) {
@@ -232,6 +249,11 @@ class Flow {
         give(p);
         break;
       case up_come:
+        if constexpr (std::is_same_v<A, float>) {
+          if (encodes()) {
+            decode_in_place(up_.format, slot(p, m), message(lines(p).up_from, m).count);
+          }
+        }
         for (const auto c : chunks(lines(p).up_from, m)) arrived(p, m, c);
         break;
       case down_sent:
@@ -292,6 +314,7 @@ class Flow {
   bool reduce_;
   bool gather_;
   int window_;
+  WireEncoding up_;
   std::unique_ptr<Workspace> work_;
   std::shared_ptr<const Route> kept_;
   const Route& route_;

@@ -22,13 +22,14 @@ template <ExecutionSpace E, class A, MemorySpace M>
 class StartedReduce final : public PendingOperation {
  public:
   StartedReduce(std::shared_ptr<State> state, const E& exec, TensorRef<A, 1, M> buffer,
-                const Partition& partition, std::string_view what, int tag)
+                const Partition& partition, std::string_view what, int tag,
+                const WireEncoding& wire)
       : s_(std::move(state)),
         exec_(exec),
         what_(what),
         call_(s_->calls - 1),
         transfer_(*s_, exec_, buffer, what_, true, true),
-        flow_(*s_, transfer_.data(), partition, tag, true, false, overlapped_window(*s_)) {
+        flow_(*s_, transfer_.data(), partition, tag, true, false, overlapped_window(*s_), wire) {
     s_->under_way.insert(call_);
     s_->guarded("reduce_scatter", what_, [&] { flow_.start(); });
   }
@@ -71,13 +72,14 @@ class StartedReduce final : public PendingOperation {
 template <ExecutionSpace E, class A, MemorySpace M>
 Pending start_reduce_scatter(const std::shared_ptr<State>& s, const E& exec,
                              TensorRef<A, 1, M> buffer, const Partition& partition,
-                             std::string_view what) {
+                             std::string_view what, const WireEncoding& wire) {
   if (s->size == 1) {
+    check_encoding(wire, dtype_of<A>, buffer.size(), what);
     reduce_scatter(*s, exec, buffer, partition, what);
     return nullptr;
   }
-  const int tag = begin_reduce(*s, buffer, partition, what);
-  return std::make_unique<StartedReduce<E, A, M>>(s, exec, buffer, partition, what, tag);
+  const int tag = begin_reduce(*s, buffer, partition, what, wire);
+  return std::make_unique<StartedReduce<E, A, M>>(s, exec, buffer, partition, what, tag, wire);
 }
 
 }  // namespace krama::comm::detail
