@@ -77,8 +77,8 @@ Corpus read_corpus() {
   auto text = path != nullptr ? krama::io::read_text(path).bytes : made_up_text();
   const auto cut = text.begin() + static_cast<std::ptrdiff_t>(text.size() / 10 * 9);
   const auto rest = static_cast<std::ptrdiff_t>(text.end() - cut);
-  const std::vector<std::uint8_t> held_out(
-      cut, cut + std::min<std::ptrdiff_t>(rest, 64 * context + 1));
+  const std::vector<std::uint8_t> held_out(cut,
+                                           cut + std::min<std::ptrdiff_t>(rest, 64 * context + 1));
   text.erase(cut, text.end());
   return {train::TextSource(text, context, name),
           train::TextSource(held_out, context, name + " (held out)")};
@@ -96,8 +96,8 @@ std::vector<Point> train_until(krama::MpiComm comm, const Corpus& corpus, std::u
                                std::optional<double> goal) {
   using D = krama::DefaultDevice;
   const krama::exec_of<D> exec;
-  const auto model = krama::models::gpt<D, float>(
-      {.context = context, .features = 128, .layers = 2, .heads = 4});
+  const auto model =
+      krama::models::gpt<D, float>({.context = context, .features = 128, .layers = 2, .heads = 4});
   auto store = model.make_store(exec, seed);
   train::TrainerOptions options{
       .global_batch = 4, .steps = goal ? most_steps : sync_steps, .seed = seed};
@@ -108,8 +108,8 @@ std::vector<Point> train_until(krama::MpiComm comm, const Corpus& corpus, std::u
   options.executor.micro_batch = 2;
   options.executor.clip_norm = 1.0;
   train::Trainer<D, float, krama::nn::CrossEntropy, krama::optim::AdamW, krama::MpiComm> trainer(
-      exec, model, store, {}, {.weight_decay = 0.1}, krama::optim::Schedule::constant(1e-3, 16), comm,
-      options);
+      exec, model, store, {}, {.weight_decay = 0.1}, krama::optim::Schedule::constant(1e-3, 16),
+      comm, options);
   std::vector<Point> points;
   comm.barrier("training begins");
   double begin = krama::bench::seconds_now();

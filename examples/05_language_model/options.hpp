@@ -129,9 +129,10 @@ inline std::optional<Options> parse_options(int argc, char** argv, int rank) {
   app.add_option("--replay-shares", o.replay_shares,
                  "Share out every batch as the run that wrote this checkpoint did")
       ->group(training);
-  app.add_option("--wire", o.wire,
-                 "How gradients travel between ranks: f32, or bf16, f16 or int8 with error feedback; "
-                 "default: KRAMA_WIRE, else f32")
+  app.add_option(
+         "--wire", o.wire,
+         "How gradients travel between ranks: f32, or bf16, f16 or int8 with error feedback; "
+         "default: KRAMA_WIRE, else f32")
       ->check(CLI::IsMember({"f32", "bf16", "f16", "int8"}))
       ->group(training);
   app.add_option("--lr", o.lr, "Learning rate, the highest")

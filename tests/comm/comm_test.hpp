@@ -7,11 +7,11 @@
 
 #include <Kokkos_Core.hpp>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "support/same_bits.hpp"
 #include "support/test_space.hpp"
 
 namespace krama::test {
@@ -86,19 +86,6 @@ class OnDevice {
   std::vector<A> start_;
   Tensor<A, 1, DeviceMemory> there_;
 };
-
-/// Elements [begin, end) of both hold the same bits.
-template <class A>
-bool same_bits(const std::vector<A>& a, const std::vector<A>& b, std::int64_t begin,
-               std::int64_t end) {
-  if (a.size() != b.size()) return false;
-  return end == begin || std::memcmp(a.data() + begin, b.data() + begin,
-                                     static_cast<std::size_t>(end - begin) * sizeof(A)) == 0;
-}
-template <class A>
-bool same_bits(const std::vector<A>& a, const std::vector<A>& b) {
-  return same_bits(a, b, 0, static_cast<std::int64_t>(a.size()));
-}
 
 /// One way of working to be tested.
 struct Way {

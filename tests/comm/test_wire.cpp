@@ -17,7 +17,7 @@ namespace {
 
 const std::vector<WireFormat> rounded{WireFormat::bf16, WireFormat::f16, WireFormat::int8};
 
-std::vector<krama::MpiOptions> option_sets() {
+std::vector<krama::MpiOptions> wire_option_sets() {
   std::vector<krama::MpiOptions> all(3, world().options());
   all[1].chunk_bytes = 2048;
   all[1].chunks_in_flight = 1;
@@ -63,7 +63,7 @@ TEST_CASE("wire: any format, form and cut gives sums within its error, replicas 
   const DeviceExec exec;
   const int ranks = world().size();
   for (const Form& form : forms(ranks)) {
-    for (auto options : option_sets()) {
+    for (auto options : wire_option_sets()) {
       options.form = form;
       auto comm = world().duplicate("wire", options);
       for (const auto f : rounded) {
@@ -181,10 +181,8 @@ TEST_CASE("wire: sums under way together keep their formats and residuals apart"
     std::vector<krama::Pending> sums;
     for (std::size_t k = 0; k < 4; ++k) {
       v.push_back(std::make_unique<OnDevice<float>>(exec, values_of<float>(comm.rank(), n)));
-      const WireEncoding wire{k == 0 ? WireFormat::f32 : rounded[k - 1],
-                              residual[k],
-                              key(comm.rank(), static_cast<std::uint32_t>(k)),
-                              0};
+      const WireEncoding wire{k == 0 ? WireFormat::f32 : rounded[k - 1], residual[k],
+                              key(comm.rank(), static_cast<std::uint32_t>(k)), 0};
       sums.push_back(comm.start_reduce_scatter(exec, v.back()->ref(), partition,
                                                "sum " + std::to_string(k), wire));
       if (!together && sums.back()) sums.back()->wait();
@@ -218,8 +216,8 @@ TEST_CASE("wire: unlike wishes are the same error on every rank, before anything
     CHECK_NOTHROW(reduce(comm, exec, v, partition, "v", mine));
     return;
   }
-  CHECK_THROWS_WITH(
-      reduce(comm, exec, v, partition, "v", mine),
-      ContainsSubstring("as bf16") && ContainsSubstring("as f16") && ContainsSubstring("rank 0"));
+  CHECK_THROWS_WITH(reduce(comm, exec, v, partition, "v", mine), ContainsSubstring("as bf16") &&
+                                                                     ContainsSubstring("as f16") &&
+                                                                     ContainsSubstring("rank 0"));
   reduce(comm, exec, v, partition, "v", {WireFormat::bf16, {}, {}, 0});  // as good as before
 }

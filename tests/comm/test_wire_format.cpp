@@ -183,8 +183,7 @@ TEST_CASE("wire formats: int8 is unbiased, and the same numbers give the same bi
   CHECK(a[0] == krama::uniform({1, 2, 3}, 1001));
 }
 
-TEST_CASE("wire formats: sums of doubles, and residuals of another length, are refused",
-          "[comm]") {
+TEST_CASE("wire formats: sums of doubles, and residuals of another length, are refused", "[comm]") {
   krama::SelfComm self("one");
   const Kokkos::DefaultHostExecutionSpace exec;
   std::vector<double> d(10);

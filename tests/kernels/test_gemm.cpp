@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Copyright (c) the Krama authors
 #include "kernels/gemm_reference.hpp"
+#include "support/same_bits.hpp"
 
-#include <cstring>
 #include <thread>
 
 using namespace gemm_test;
@@ -12,6 +12,7 @@ using krama::f16;
 using krama::Tensor;
 using krama::TensorRef;
 using krama::kernels::ForcedGemmDoor;
+using krama::test::same_bits;
 
 namespace {
 
@@ -44,11 +45,6 @@ void all_doors() {
       }
     }
   }
-}
-
-template <class T>
-bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
 }
 
 }  // namespace

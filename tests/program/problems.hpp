@@ -17,6 +17,7 @@
 #include <cmath>
 #include <vector>
 
+#include "support/same_bits.hpp"
 #include "support/test_space.hpp"
 
 /// Small training problems with data that any rank can make for itself.
@@ -24,6 +25,7 @@ namespace program_test {
 
 using krama::DType;
 using krama::Shape;
+using krama::test::same_bits;
 
 /// A global batch of inputs and targets; rows of weight 0 and ignored targets included.
 struct Data {

@@ -24,7 +24,7 @@ krama::nn::Model<D, T> net(bool synchronised = true) {
 }
 
 /// Splits of a batch over the ranks: equal, skewed, and (ranks > 1) all on the second rank.
-std::vector<Counts> splits(std::int64_t batch, int ranks) {
+std::vector<Counts> skewed_splits(std::int64_t batch, int ranks) {
   const auto n = static_cast<std::size_t>(ranks);
   Counts equal(n, batch / ranks);
   equal[0] += batch - std::accumulate(equal.begin(), equal.end(), std::int64_t{0});
@@ -97,7 +97,7 @@ TEST_CASE("batch_norm: N12 any split trains as one rank does, a rank without sam
   const auto start = buffers(
       model, train(krama::SelfComm("start"), model, data, {data.samples}, options, 0).values);
   CHECK(largest_difference(buffers(model, wanted.values), start) > 0.1);
-  for (const auto& counts : splits(data.samples, world.size())) {
+  for (const auto& counts : skewed_splits(data.samples, world.size())) {
     CAPTURE(counts);
     const auto found = train(world, model, data, counts, options);
     CHECK(found.loss == Catch::Approx(wanted.loss).epsilon(1e-12));
@@ -117,7 +117,7 @@ TEST_CASE("batch_norm: N12 gradients in f32 stay as close to f64 as those of one
   krama::SelfComm self("reference");
   const auto reference = gradients<D, double>(m64, s64, self, data, {data.samples}, options);
   const auto one = gradients<D, float>(m32, s32, self, data, {data.samples}, options);
-  for (const auto& counts : splits(data.samples, world.size())) {
+  for (const auto& counts : skewed_splits(data.samples, world.size())) {
     const auto many = gradients<D, float>(m32, s32, world, data, counts, options);
     for (const auto& s : s32.segments()) {
       if (s.frozen) continue;
@@ -174,7 +174,7 @@ TEST_CASE("batch_norm: recomputing gives the same bits and touches the statistic
   auto world = krama::MpiComm::world();
   const auto data = Mlp::data();
   const auto model = net<float>();
-  const auto counts = splits(data.samples, world.size()).back();
+  const auto counts = skewed_splits(data.samples, world.size()).back();
   const auto kept = train(world, model, data, counts, {.micro_batch = 29});
   const auto again =
       train(world, model, data, counts, {.micro_batch = 29, .recompute = {true, true, false}});
@@ -226,9 +226,11 @@ TEST_CASE("batch_norm: a step without an update leaves the running statistics al
   auto world = krama::MpiComm::world();
   auto data = Mlp::data();
   const auto model = net<float>();
-  const auto start = train(world, model, data, splits(29, world.size())[0], {.micro_batch = 29}, 0);
+  const auto start =
+      train(world, model, data, skewed_splits(29, world.size())[0], {.micro_batch = 29}, 0);
   for (auto& y : data.y) y = -100;
-  const auto idle = train(world, model, data, splits(29, world.size())[0], {.micro_batch = 29}, 2);
+  const auto idle =
+      train(world, model, data, skewed_splits(29, world.size())[0], {.micro_batch = 29}, 2);
   CHECK(idle.values == start.values);
 }
 
@@ -242,7 +244,7 @@ TEST_CASE("batch_norm: decay, clipping and the norm do not see running statistic
     krama::Executor<D, double, krama::nn::CrossEntropy, krama::optim::AdamW, krama::MpiComm> e(
         exec, model, store, {}, {.weight_decay = decay}, world,
         {.micro_batch = 29, .clip_norm = clip});
-    const auto n = splits(29, world.size())[0];
+    const auto n = skewed_splits(29, world.size())[0];
     const auto r = static_cast<std::size_t>(world.rank());
     const auto first = std::accumulate(n.begin(), n.begin() + world.rank(), std::int64_t{0});
     const auto o = e.step(0, 1, 0.1, first, n[r], feed(exec, data, first, n[r], 29));

@@ -6,7 +6,6 @@
 #include <krama/program/fingerprint.hpp>
 
 #include <catch2/catch_all.hpp>
-#include <cstring>
 
 #include "program/problems.hpp"
 
@@ -27,11 +26,6 @@ std::vector<krama::accum_t<T>> train(const krama::nn::Model<D, T>& model, const 
                   feed(exec, data, 0, data.samples, options.micro_batch));
   }
   return krama::download(exec, store.values());
-}
-
-template <class A>
-bool same_bits(const std::vector<A>& a, const std::vector<A>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(A)) == 0;
 }
 
 }  // namespace

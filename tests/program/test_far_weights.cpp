@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <array>
 #include <catch2/catch_all.hpp>
-#include <cstring>
 #include <fstream>
 #include <optional>
 #include <string>
@@ -62,11 +61,11 @@ struct NotSynchronised {
 
 /// A model in training; in far memory if `far` says so.
 template <class T, class Comm>
-class Job {
+class FarJob {
  public:
   using Store = krama::ParamStore<T, krama::mem_of<D>>;
-  Job(Comm comm, const krama::nn::Model<D, T>& model, const Data& data,
-      krama::ExecutorOptions options, const std::optional<krama::TierOptions>& far)
+  FarJob(Comm comm, const krama::nn::Model<D, T>& model, const Data& data,
+         krama::ExecutorOptions options, const std::optional<krama::TierOptions>& far)
       : comm_(std::move(comm)),
         data_(data),
         micro_batch_(options.micro_batch),
@@ -107,11 +106,6 @@ class Job {
   krama::Executor<D, T, krama::nn::CrossEntropy, krama::optim::AdamW, Comm> executor_;
 };
 
-template <class A>
-bool same_bits(const std::vector<A>& a, const std::vector<A>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(A)) == 0;
-}
-
 template <class T>
 std::int64_t smallest(const krama::nn::Model<D, T>& model) {
   const krama::exec_of<D> exec;
@@ -137,7 +131,7 @@ void compare(const std::string& what, krama::ExecutorOptions options) {
   auto world = krama::MpiComm::world();
   const auto data = Problem::data();
   const auto model = Problem::template model<D, T>();
-  Job<T, krama::MpiComm> near(world.duplicate("near"), model, data, options, {});
+  FarJob<T, krama::MpiComm> near(world.duplicate("near"), model, data, options, {});
   for (std::uint32_t s = 0; s < 3; ++s) near.step(s);
   const std::int64_t least = smallest(model);
   for (const int part : {0, 1, 4, 100}) {
@@ -146,8 +140,8 @@ void compare(const std::string& what, krama::ExecutorOptions options) {
     const bool far = on_host && (part != 1 || world.rank() % 2 == 0);
     options.weights_budget = far ? least + least * part / 2 : 0;
     if (part == 4) options.swap.link = {.latency = 1e-4, .out_bandwidth = 2e8, .in_bandwidth = 1e8};
-    Job<T, krama::MpiComm> job(world.duplicate("far"), model, data, options,
-                               far ? std::optional(krama::TierOptions{}) : std::nullopt);
+    FarJob<T, krama::MpiComm> job(world.duplicate("far"), model, data, options,
+                                  far ? std::optional(krama::TierOptions{}) : std::nullopt);
     for (std::uint32_t s = 0; s < 3; ++s) job.step(s);
     CHECK(same_bits(near.all(), job.all()));
     CHECK(near.evaluate().loss_sum == job.evaluate().loss_sum);
@@ -189,12 +183,12 @@ TEST_CASE("far weights: a model of four times the budget and more trains", "[pro
   const auto data = Deep::data();
   const auto model = Deep::model<D, float>();
   krama::ExecutorOptions options{.micro_batch = 4, .clip_norm = 0.5, .bucket_elements = 4000};
-  Job<float, krama::MpiComm> near(world.duplicate("near"), model, data, options, {});
+  FarJob<float, krama::MpiComm> near(world.duplicate("near"), model, data, options, {});
   // Values, gradients and two moments.
   const std::int64_t bytes = near.store().size() * 4 * std::int64_t{sizeof(float)};
   options.weights_budget = bytes / 5;
-  Job<float, krama::MpiComm> far(world.duplicate("far"), model, data, options,
-                                 krama::TierOptions{.folder = "/tmp"});
+  FarJob<float, krama::MpiComm> far(world.duplicate("far"), model, data, options,
+                                    krama::TierOptions{.folder = "/tmp"});
   for (std::uint32_t s = 0; s < 5; ++s) {
     const auto wanted = near.step(s);
     const auto found = far.step(s);
@@ -211,7 +205,7 @@ TEST_CASE("far weights: what cannot work is refused before step 1", "[program]")
   const auto data = Deep::data();
   const auto model = Deep::model<D, float>();
   const auto job = [&](std::int64_t budget, const std::optional<krama::TierOptions>& far) {
-    return Job<float, krama::MpiComm>(world, model, data, {.weights_budget = budget}, far);
+    return FarJob<float, krama::MpiComm>(world, model, data, {.weights_budget = budget}, far);
   };
   CHECK_THROWS_WITH(job(1000, {}), ContainsSubstring("near memory"));
   if (!on_host) {
@@ -262,7 +256,7 @@ TEST_CASE("far weights: a far tier that fails in mid-step changes nothing, and a
   const auto data = Text::data();
   const auto model = Text::model<D, float>();
   krama::ExecutorOptions options{.micro_batch = 3, .clip_norm = 0.5, .bucket_elements = 700};
-  Job<float, krama::MpiComm> whole(world.duplicate("whole"), model, data, options, {});
+  FarJob<float, krama::MpiComm> whole(world.duplicate("whole"), model, data, options, {});
   for (std::uint32_t s = 0; s < 3; ++s) whole.step(s);
   if (on_host) options.weights_budget = smallest(model) * 3 / 2;
   for (const bool reading : {false, true}) {
@@ -271,8 +265,8 @@ TEST_CASE("far weights: a far tier that fails in mid-step changes nothing, and a
       krama::TierOptions tier;
       if (reading) tier.calls.pread = failing_read;
       if (!reading) tier.calls.pwrite = failing_write;
-      Job<float, krama::MpiComm> job(world.duplicate("job"), model, data, options,
-                                     on_host ? std::optional(tier) : std::nullopt);
+      FarJob<float, krama::MpiComm> job(world.duplicate("job"), model, data, options,
+                                        on_host ? std::optional(tier) : std::nullopt);
       calls_left = 1 << 30;
       job.step(0);
       const auto before = job.all();
@@ -321,9 +315,9 @@ TEST_CASE("far weights: parameters and moments do not grow the process's own mem
       krama::models::mlp<D, float>({{20, 1024, 1024, 1024, 1024, 1024, 1024, 1024, 1024, 6}});
   constexpr std::int64_t budget = 12 << 20;
   const std::int64_t before = anonymous_bytes();
-  Job<float, krama::SelfComm> job(krama::SelfComm("alone"), model, data,
-                                  {.micro_batch = 16, .weights_budget = budget},
-                                  krama::TierOptions{});
+  FarJob<float, krama::SelfComm> job(krama::SelfComm("alone"), model, data,
+                                     {.micro_batch = 16, .weights_budget = budget},
+                                     krama::TierOptions{});
   job.step(0);
   job.step(1);
   const std::int64_t bytes = job.store().size() * 4 * std::int64_t{sizeof(float)};

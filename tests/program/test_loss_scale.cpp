@@ -4,7 +4,6 @@
 #include <krama/comm/mpi/communicator.hpp>
 
 #include <catch2/catch_all.hpp>
-#include <cstring>
 
 #include "program/problems.hpp"
 
@@ -56,11 +55,6 @@ class Run {
   std::int64_t mine_;
   std::uint32_t number_ = 0;
 };
-
-template <class A>
-bool same_bits(const std::vector<A>& a, const std::vector<A>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(A)) == 0;
-}
 
 krama::ExecutorOptions options(const LossScaling& scaling, double clip_norm = 0.0) {
   return {

@@ -6,7 +6,6 @@
 #include <krama/plan/budget.hpp>
 
 #include <catch2/catch_all.hpp>
-#include <cstring>
 #include <random>
 
 #include "program/problems.hpp"
@@ -33,8 +32,8 @@ auto small_gpt() {
 }
 
 /// Parameters after some steps under a memory plan.
-std::vector<float> train(const krama::nn::Model<D, float>& model, const Data& data,
-                         const Offload& offload, krama::SwapOptions swap = {}) {
+std::vector<float> train_under(const krama::nn::Model<D, float>& model, const Data& data,
+                               const Offload& offload, krama::SwapOptions swap = {}) {
   const krama::exec_of<D> exec;
   auto store = same_store<D, float>(model);
   Exec executor(exec, model, store, {}, {}, krama::SelfComm("test"),
@@ -43,10 +42,6 @@ std::vector<float> train(const krama::nn::Model<D, float>& model, const Data& da
     executor.step(s, 1, 0.01, 0, data.samples, feed(exec, data, 0, data.samples, 4));
   }
   return krama::download(exec, store.values());
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 krama::plan::StepCosts costs_of(const krama::nn::Model<D, float>& model, double part) {
@@ -63,7 +58,7 @@ krama::plan::StepCosts costs_of(const krama::nn::Model<D, float>& model, double 
 TEST_CASE("offload: any plan gives the same bits as keeping everything", "[program]") {
   const auto data = Gpt::data();
   const auto model = small_gpt();
-  const auto kept = train(model, data, {});
+  const auto kept = train_under(model, data, {});
   std::mt19937 random(4);
   int tried = 0;
   // Every block alike first, then at random; from the least memory to plenty.
@@ -80,7 +75,7 @@ TEST_CASE("offload: any plan gives the same bits as keeping everything", "[progr
     krama::SwapOptions swap;
     if (round % 3 == 0) swap.link = {.latency = 2e-4, .out_bandwidth = 1e8, .in_bandwidth = 2e8};
     INFO("round " << round);
-    CHECK(same_bits(kept, train(model, data, Offload::of(costs, what), swap)));
+    CHECK(same_bits(kept, train_under(model, data, Offload::of(costs, what), swap)));
   }
   CHECK(tried > 10);
 }
@@ -127,7 +122,7 @@ TEST_CASE("offload: O04 a step whose swap file fails changes nothing, and the ne
   const auto model = small_gpt();
   const auto offload = Offload::of(
       costs_of(model, 0.1), Residencies(static_cast<std::size_t>(model.block_count()), R::swap));
-  const auto wanted = train(model, data, offload);
+  const auto wanted = train_under(model, data, offload);
   for (const bool reading : {false, true}) {
     for (const int when : {0, 1, 5, 11}) {
       auto store = same_store<D, float>(model);
@@ -163,9 +158,10 @@ TEST_CASE("offload: a far tier without room, or without a folder, is refused bef
       costs_of(model, 0.1), Residencies(static_cast<std::size_t>(model.block_count()), R::swap));
   krama::SwapOptions full;
   full.calls.reserve = no_room;
-  CHECK_THROWS_WITH(train(model, data, offload, full),
+  CHECK_THROWS_WITH(train_under(model, data, offload, full),
                     Catch::Matchers::ContainsSubstring("free some space"));
-  CHECK_THROWS_WITH(train(model, data, offload, {.folder = "/nowhere/at/all"}),
+  CHECK_THROWS_WITH(train_under(model, data, offload, {.folder = "/nowhere/at/all"}),
                     Catch::Matchers::ContainsSubstring("/nowhere/at/all"));
-  CHECK(same_bits(train(model, data, {}), train(model, data, offload, {.folder = "/tmp"})));
+  CHECK(same_bits(train_under(model, data, {}),
+                  train_under(model, data, offload, {.folder = "/tmp"})));
 }

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <catch2/catch_all.hpp>
 #include <cstdint>
-#include <cstring>
 #include <new>
 #include <string>
 #include <vector>
@@ -90,10 +89,6 @@ class Job {
   krama::ParamStore<float, krama::mem_of<D>> store_;
   krama::Executor<D, float, krama::nn::CrossEntropy, krama::optim::AdamW, krama::MpiComm> executor_;
 };
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
 
 /// What this rank's call threw; empty: nothing.
 template <class F>

@@ -76,9 +76,9 @@ TEMPLATE_TEST_CASE("wire: the gradient is that of the batch within the error of 
   }
   const auto exact = gradients<D, float>(model, store, world, data, counts, {.micro_batch = 4});
   for (const auto format : rounded) {
-    const auto found = gradients<D, float>(
-        model, store, world, data, counts,
-        {.micro_batch = 4, .bucket_elements = 700, .wire = {format, true}});
+    const auto found =
+        gradients<D, float>(model, store, world, data, counts,
+                            {.micro_batch = 4, .bucket_elements = 700, .wire = {format, true}});
     double error = 0;
     double norm = 0;
     for (std::size_t i = 0; i < exact.values.size(); ++i) {
@@ -232,8 +232,7 @@ TEST_CASE("wire: residuals wait for a step of the same loss scale, and only for 
   CHECK(krama::GradientWire({WireFormat::bf16, true}, 4, 0, 1).residual().empty());
 }
 
-TEST_CASE("wire: unlike wishes end the first step on every rank with the same error",
-          "[program]") {
+TEST_CASE("wire: unlike wishes end the first step on every rank with the same error", "[program]") {
   auto world = krama::MpiComm::world();
   if (world.size() == 1) return;
   const auto data = Mlp::data();

@@ -205,19 +205,20 @@ TEST_CASE("checkpoint: a folder that cannot be written leaves the old file and t
 }
 
 TEST_CASE("checkpoint: written near and read far, and the other way round", "[train]") {
-  if (!krama::SwapLink<D>::host_memory) SKIP("devices keep parameters in near memory");
   auto world = krama::MpiComm::world();
   const SharedFolder folder(world);
   const auto data = points(31);
   const std::vector<double> equal(static_cast<std::size_t>(world.size()), 1.0);
+  // Devices keep parameters in near memory, also beside hosts that do not.
+  constexpr bool on_host = krama::SwapLink<D>::host_memory;
   const auto with = [&](std::int64_t steps, bool far) {
     auto o = options(steps, equal);
-    if (far) o.executor.weights_budget = 1000;
+    if (far && on_host) o.executor.weights_budget = 1000;
     return o;
   };
   using Job = Setup<float, krama::MpiComm>;
   const auto where = [](bool far) {
-    return far ? std::optional(krama::TierOptions{}) : std::nullopt;
+    return far && on_host ? std::optional(krama::TierOptions{}) : std::nullopt;
   };
   Job whole(world, with(7, false));
   whole.trainer.fit(data);

@@ -33,7 +33,8 @@ std::vector<LocalSyncOptions> every_rule(std::int64_t steps) {
 }
 
 /// Rank r takes r + 1 parts of the batch, so that weights count.
-krama::train::TrainerOptions options(int ranks, std::int64_t steps, const LocalSyncOptions& local) {
+krama::train::TrainerOptions round_options(int ranks, std::int64_t steps,
+                                           const LocalSyncOptions& local) {
   std::vector<double> shares(static_cast<std::size_t>(ranks));
   std::iota(shares.begin(), shares.end(), 1.0);
   return {.global_batch = batch,
@@ -68,7 +69,7 @@ std::pair<std::vector<float>, std::vector<double>> own_loop(krama::MpiComm& worl
   const krama::exec_of<D> exec;
   const auto model = krama::models::mlp<D, float>({{2, 24, 2}});
   auto store = model.make_store(exec, 1);
-  const auto o = options(world.size(), steps, local);
+  const auto o = round_options(world.size(), steps, local);
   krama::Executor<D, float, krama::nn::CrossEntropy, krama::optim::AdamW, krama::SelfComm> executor(
       exec, model, store, {}, {}, krama::SelfComm("own"), o.executor);
   krama::train::LocalSync<D, float, krama::MpiComm> sync(exec, store, world, local);
@@ -103,7 +104,7 @@ std::vector<double> after_sgd(Comm comm, const krama::nn::Model<D, T>& model, co
                               double lr, const std::optional<LocalSyncOptions>& local) {
   const krama::exec_of<D> exec;
   auto store = model.make_store(exec, 1);
-  auto o = options(comm.size(), 40, {});
+  auto o = round_options(comm.size(), 40, {});
   o.local = local;
   o.on_shares = [](const krama::plan::ShareChange&) {};
   krama::train::Trainer<D, T, krama::nn::CrossEntropy, krama::optim::Sgd, Comm> trainer(
@@ -157,7 +158,7 @@ TEST_CASE("rounds: the trainer's are LocalSync in a loop of one's own, reports a
   for (const auto& local : every_rule(3)) {
     CAPTURE(name_of(local));
     const auto [wanted, losses] = own_loop(world, data, 11, local);
-    Setup<float, krama::MpiComm> s(world, options(world.size(), 11, local));
+    Setup<float, krama::MpiComm> s(world, round_options(world.size(), 11, local));
     const auto before = s.values();
     std::vector<double> told;
     std::vector<std::int64_t> ends;
@@ -193,7 +194,7 @@ TEST_CASE("rounds: restored, a run goes on bit for bit", "[train]") {
   for (const auto& local : every_rule(3)) {
     CAPTURE(name_of(local));
     const int ranks = world.size();
-    auto interrupted = options(ranks, 14, local);
+    auto interrupted = round_options(ranks, 14, local);
     interrupted.stop_after = 5;  // between rounds, so after step 6
     Setup<float, krama::MpiComm> first(world, interrupted);
     first.trainer.fit(data);
@@ -201,7 +202,7 @@ TEST_CASE("rounds: restored, a run goes on bit for bit", "[train]") {
     krama::train::save_checkpoint(first.exec, first.trainer, file);
     const auto saved = first.values();
 
-    Setup<float, krama::MpiComm> second(world, options(ranks, 14, local));
+    Setup<float, krama::MpiComm> second(world, round_options(ranks, 14, local));
     krama::train::load_checkpoint(second.exec, second.trainer, file);
     CHECK(same_bits(saved, second.values()));
     CHECK(second.trainer.steps_done() == 6);
@@ -210,7 +211,7 @@ TEST_CASE("rounds: restored, a run goes on bit for bit", "[train]") {
 
     // The run that was saved goes on to the same bits; so does one that was never interrupted, but
     // where the average travels beside the next steps: there a save waits for it.
-    Setup<float, krama::MpiComm> whole(world, options(ranks, 14, local));
+    Setup<float, krama::MpiComm> whole(world, round_options(ranks, 14, local));
     if (local.rule == LocalRule::cocod) {
       whole.trainer.fit(data, [&](const krama::train::StepReport& r) {
         if (r.step == 6) krama::train::save_checkpoint(whole.exec, whole.trainer, file);
@@ -231,19 +232,19 @@ TEST_CASE("rounds: a checkpoint serves other numbers of ranks, and training with
   const auto file = folder.path() / "rounds.safetensors";
   const auto data = points(31);
   const LocalSyncOptions local{LocalRule::diloco, 2, 0.7, 0.9};
-  Setup<double, krama::MpiComm> many(world, options(world.size(), 4, local));
+  Setup<double, krama::MpiComm> many(world, round_options(world.size(), 4, local));
   many.trainer.fit(data);
   krama::train::save_checkpoint(many.exec, many.trainer, file);
   const auto saved = many.values();
   world.barrier("written");
 
-  Setup<double, krama::SelfComm> alone(krama::SelfComm("alone"), options(1, 8, local));
+  Setup<double, krama::SelfComm> alone(krama::SelfComm("alone"), round_options(1, 8, local));
   krama::train::load_checkpoint(alone.exec, alone.trainer, file);
   CHECK(same_bits(saved, alone.values()));
   alone.trainer.fit(data);
   CHECK(alone.trainer.steps_done() == 8);
 
-  auto plain = options(world.size(), 8, local);
+  auto plain = round_options(world.size(), 8, local);
   plain.local.reset();
   Setup<double, krama::MpiComm> synchronous(world, plain);
   krama::train::load_checkpoint(synchronous.exec, synchronous.trainer, file);
@@ -251,7 +252,7 @@ TEST_CASE("rounds: a checkpoint serves other numbers of ranks, and training with
   synchronous.trainer.fit(data);
   krama::train::save_checkpoint(synchronous.exec, synchronous.trainer, file);
   // And rounds go on from training without them.
-  Setup<double, krama::MpiComm> again(world, options(world.size(), 10, local));
+  Setup<double, krama::MpiComm> again(world, round_options(world.size(), 10, local));
   krama::train::load_checkpoint(again.exec, again.trainer, file);
   CHECK(same_bits(synchronous.values(), again.values()));
   again.trainer.fit(data);
@@ -264,10 +265,10 @@ TEST_CASE("rounds: an evaluation is of the average and changes nothing", "[train
   const auto data = points(31);
   for (const auto& local : every_rule(3)) {
     CAPTURE(name_of(local));
-    Setup<float, krama::MpiComm> quiet(world, options(world.size(), 12, local));
+    Setup<float, krama::MpiComm> quiet(world, round_options(world.size(), 12, local));
     quiet.trainer.fit(data);
-    Setup<float, krama::MpiComm> s(world, options(world.size(), 12, local));
-    Setup<float, krama::SelfComm> alone(krama::SelfComm("alone"), options(1, 1, local));
+    Setup<float, krama::MpiComm> s(world, round_options(world.size(), 12, local));
+    Setup<float, krama::SelfComm> alone(krama::SelfComm("alone"), round_options(1, 1, local));
     s.trainer.fit(data, [&](const krama::train::StepReport&) {
       const double loss = s.trainer.evaluate(data);
       const auto anchor = krama::download(s.exec, s.trainer.local()->sync().anchor());
@@ -287,7 +288,7 @@ TEST_CASE("rounds: ranks of a group train one replica", "[train]") {
   const LocalSyncOptions local{LocalRule::blocking, 3, 1.0, 0.0};
 
   // All in one group: training without rounds.
-  auto one = options(world.size(), 9, local);
+  auto one = round_options(world.size(), 9, local);
   one.local_groups.assign(ranks, 0);
   Setup<double, krama::MpiComm> together(world, one);
   together.trainer.fit(data);
@@ -301,7 +302,7 @@ TEST_CASE("rounds: ranks of a group train one replica", "[train]") {
   if (ranks < 3) return;
   for (const auto& rule : every_rule(2)) {
     CAPTURE(name_of(rule));
-    auto o = options(world.size(), 9, rule);
+    auto o = round_options(world.size(), 9, rule);
     for (std::size_t r = 0; r < ranks; ++r) o.local_groups.push_back(r < 2 ? 0 : 1);
     Setup<double, krama::MpiComm> s(world, o);
     CHECK(s.trainer.group_comm().size() == (world.rank() < 2 ? 2 : world.size() - 2));
@@ -311,7 +312,7 @@ TEST_CASE("rounds: ranks of a group train one replica", "[train]") {
     auto pair =
         world.split(world.rank() < 2 ? std::optional<int>(0) : std::nullopt, world.rank(), "pair");
     if (!pair) continue;
-    auto two = options(2, 9, rule);
+    auto two = round_options(2, 9, rule);
     const auto& shares = s.trainer.shares().shares();
     two.shares.fixed = {static_cast<double>(shares[0] + shares[1]),
                         static_cast<double>(batch - shares[0] - shares[1])};
@@ -335,7 +336,7 @@ TEST_CASE("rounds: what one rank cannot do ends the round on all, values are tho
   const krama::train::LabelledRows bad(x, y, 2, 2, "bad rows");
   for (const auto& local : every_rule(2)) {
     CAPTURE(name_of(local));
-    Setup<float, krama::MpiComm> s(world, options(world.size(), 40, local));
+    Setup<float, krama::MpiComm> s(world, round_options(world.size(), 40, local));
     std::vector<float> last = s.values();
     const auto note = [&](const krama::train::StepReport&) {
       last = krama::download(s.exec, s.trainer.local()->sync().anchor());
@@ -356,7 +357,7 @@ TEST_CASE("rounds: each group scales its own loss, and goes on with it", "[train
   const auto data = points(31);
   const LocalSyncOptions local{LocalRule::diloco, 3, 0.7, 0.9};
   const auto scaled = [&](std::int64_t steps) {
-    auto o = options(world.size(), steps, local);
+    auto o = round_options(world.size(), steps, local);
     // Ranks with more samples overflow more often.
     o.executor.loss_scaling = {.initial = 0x1p20, .growth_interval = 3};
     o.executor.clip_norm = 0.5;
@@ -385,7 +386,7 @@ TEST_CASE("rounds: each group scales its own loss, and goes on with it", "[train
 
 TEST_CASE("rounds: shares follow speed between rounds", "[train]") {
   auto world = krama::MpiComm::world();
-  auto o = options(world.size(), 48, {LocalRule::cocod, 4, 1.0, 0.0});
+  auto o = round_options(world.size(), 48, {LocalRule::cocod, 4, 1.0, 0.0});
   o.shares = {};
   const int ranks = world.size();
   // The last rank says that it is ten times as slow; nobody waits.
@@ -423,13 +424,22 @@ TEST_CASE("rounds: what cannot be is refused on every rank", "[train]") {
     m.block("head", Linear{.in_features = 24, .out_features = 2}, x);
     return m;
   };
-  CHECK_THROWS_WITH(S(world, options(world.size(), 2, local), normed()),
+  CHECK_THROWS_WITH(S(world, round_options(world.size(), 2, local), normed()),
                     ContainsSubstring("BatchNorm"));
-  auto o = options(world.size(), 2, {LocalRule::blocking, 0, 1.0, 0.0});
+  {
+    auto far = round_options(world.size(), 2, local);
+    const int last = world.size() - 1;
+    const bool mine = world.rank() == last;  // the other ranks are told as well
+    far.executor.weights_budget = mine ? 1 << 20 : 0;
+    CHECK_THROWS_WITH(S(world, far, krama::models::mlp<D, float>({{2, 24, 2}}),
+                        mine ? std::optional(krama::TierOptions{}) : std::nullopt),
+                      ContainsSubstring(fmt::format("rank {} lie in far memory", last)));
+  }
+  auto o = round_options(world.size(), 2, {LocalRule::blocking, 0, 1.0, 0.0});
   CHECK_THROWS_WITH(S(world, o), ContainsSubstring("rounds of 0 steps"));
-  o = options(world.size(), 2, {LocalRule::cocod, 2, 0.7, 0.9});
+  o = round_options(world.size(), 2, {LocalRule::cocod, 2, 0.7, 0.9});
   CHECK_THROWS_WITH(S(world, o), ContainsSubstring("cocod has not"));
-  o = options(world.size(), 2, local);
+  o = round_options(world.size(), 2, local);
   o.local_groups.assign(static_cast<std::size_t>(world.size()), 1);
   CHECK_THROWS_WITH(S(world, o), ContainsSubstring("no rank is of group 0"));
   o.local_groups.assign(static_cast<std::size_t>(world.size()) + 1, 0);
@@ -440,7 +450,7 @@ TEST_CASE("rounds: what cannot be is refused on every rank", "[train]") {
   CHECK_THROWS_WITH(krama::train::parse_local_rule("gossip"), ContainsSubstring("gossip"));
   // Replicas that differ when training begins.
   if (world.size() == 1) return;
-  S s(world, options(world.size(), 2, local));
+  S s(world, round_options(world.size(), 2, local));
   if (world.rank() == 1) krama::fill(s.exec, s.store.values(), 0.5F);
   CHECK_THROWS_WITH(s.trainer.fit(points(31)), ContainsSubstring("rank 1"));
 }

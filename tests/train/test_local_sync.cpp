@@ -73,8 +73,8 @@ std::vector<double> wanted(std::vector<double> a, int ranks, int rounds, LocalSy
   return a;
 }
 
-struct Job {
-  explicit Job(const std::string& name, LocalSyncOptions o)
+struct LocalJob {
+  explicit LocalJob(const std::string& name, LocalSyncOptions o)
       : comm(world().duplicate(name)),
         store(krama::models::mlp<D, float>({{9, 40, 11}}).make_store(exec, 1)),
         sync(exec, store, comm, o) {}
@@ -100,7 +100,7 @@ struct Job {
   Sync sync;
 };
 
-double worst(const std::vector<float>& a, const std::vector<double>& b) {
+double worst_difference(const std::vector<float>& a, const std::vector<double>& b) {
   double e = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
     e = std::max(e, std::abs(static_cast<double>(a[i]) - b[i]));
@@ -108,7 +108,7 @@ double worst(const std::vector<float>& a, const std::vector<double>& b) {
   return e;
 }
 /// The norm in which splits are compared (program/test_exactness.cpp).
-double distance(const std::vector<float>& a, const std::vector<double>& b) {
+double distance_between(const std::vector<float>& a, const std::vector<double>& b) {
   double e = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
     e += (static_cast<double>(a[i]) - b[i]) * (static_cast<double>(a[i]) - b[i]);
@@ -122,7 +122,7 @@ std::vector<double> in_double(const std::vector<float>& v) { return {v.begin(), 
 
 TEST_CASE("local rounds: one step and a plain average are synchronous training", "[train]") {
   for (const auto rule : {LocalRule::blocking, LocalRule::diloco}) {
-    Job job("k is 1 " + std::to_string(static_cast<int>(rule)), {.rule = rule});
+    LocalJob job("k is 1 " + std::to_string(static_cast<int>(rule)), {.rule = rule});
     const int ranks = job.comm.size();
     auto one = job.values();
     auto exact = in_double(one);
@@ -143,12 +143,13 @@ TEST_CASE("local rounds: one step and a plain average are synchronous training",
     }
     job.train(40);
     CHECK(job.same_everywhere(job.values()));
-    CHECK(distance(one, exact) > 0);
+    CHECK(distance_between(one, exact) > 0);
     // The bar of splits with its allowance for rounding, for these steps are on the way to a standstill:
     // near it the same replica is rounded the same way in every step, and the errors do not average out.
     // On 2 ranks they are 2.4 times that of one. Training stays below 2 (test_local_rounds.cpp).
-    const double norm = distance(std::vector<float>(exact.size(), 0.0F), exact);
-    CHECK(distance(job.values(), exact) <= 2 * distance(one, exact) + 4 * 0x1p-24 * norm);
+    const double norm = distance_between(std::vector<float>(exact.size(), 0.0F), exact);
+    CHECK(distance_between(job.values(), exact) <=
+          2 * distance_between(one, exact) + 4 * 0x1p-24 * norm);
   }
 }
 
@@ -158,10 +159,10 @@ TEST_CASE("local rounds: each rule is its formula, with true weights", "[train]"
       {.rule = LocalRule::cocod, .local_steps = 3},
       {.rule = LocalRule::diloco, .local_steps = 4, .outer_rate = 0.7, .outer_momentum = 0.9}};
   for (const auto& o : all) {
-    Job job("rule " + std::to_string(static_cast<int>(o.rule)), o);
+    LocalJob job("rule " + std::to_string(static_cast<int>(o.rule)), o);
     const auto begin = in_double(job.values());
     job.train(static_cast<int>(6 * o.local_steps));
-    CHECK(worst(job.anchor(), wanted(begin, job.comm.size(), 6, o)) < 1e-5);
+    CHECK(worst_difference(job.anchor(), wanted(begin, job.comm.size(), 6, o)) < 1e-5);
     job.sync.settle();
     CHECK(job.same_everywhere(job.values()));
     CHECK(job.values() == job.anchor());
@@ -173,11 +174,11 @@ TEST_CASE("local rounds: restored, they go on with the same bits", "[train]") {
     LocalSyncOptions o{.rule = rule, .local_steps = 2};
     if (rule == LocalRule::diloco) o = {rule, 2, 0.7, 0.9};
     const auto name = std::to_string(static_cast<int>(rule));
-    Job job("saved " + name, o);
+    LocalJob job("saved " + name, o);
     job.train(6);
     const auto state = job.sync.save();
     job.train(6);
-    Job again("restored " + name, o);
+    LocalJob again("restored " + name, o);
     again.sync.restore(state);
     again.train(6);
     CHECK(job.values() == again.values());
@@ -186,11 +187,11 @@ TEST_CASE("local rounds: restored, they go on with the same bits", "[train]") {
 }
 
 TEST_CASE("local rounds: wrong and differing options are refused everywhere", "[train]") {
-  CHECK_THROWS_AS(Job("no steps", {.local_steps = 0}), krama::Error);
-  CHECK_THROWS_AS(Job("rate", {.rule = LocalRule::cocod, .outer_rate = 0.7}), krama::Error);
-  CHECK_THROWS_AS(Job("momentum", {.rule = LocalRule::diloco, .outer_momentum = 1.0}),
+  CHECK_THROWS_AS(LocalJob("no steps", {.local_steps = 0}), krama::Error);
+  CHECK_THROWS_AS(LocalJob("rate", {.rule = LocalRule::cocod, .outer_rate = 0.7}), krama::Error);
+  CHECK_THROWS_AS(LocalJob("momentum", {.rule = LocalRule::diloco, .outer_momentum = 1.0}),
                   krama::Error);
   if (world().size() > 1) {
-    CHECK_THROWS_AS(Job("unlike", {.local_steps = world().rank() == 0 ? 1 : 2}), krama::Error);
+    CHECK_THROWS_AS(LocalJob("unlike", {.local_steps = world().rank() == 0 ? 1 : 2}), krama::Error);
   }
 }

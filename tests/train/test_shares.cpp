@@ -19,12 +19,12 @@ using krama::testing::EmulatedSpeed;
 
 namespace {
 
-constexpr std::int64_t batch = 24;
+constexpr std::int64_t share_batch = 24;
 
 /// Rank r needs (r + 1) units a sample: the first is the fastest.
-krama::train::TrainerOptions options(const krama::MpiComm& world, std::int64_t steps) {
+krama::train::TrainerOptions share_options(const krama::MpiComm& world, std::int64_t steps) {
   const EmulatedSpeed speed(0.0005 * (world.rank() + 1));
-  return {.global_batch = batch,
+  return {.global_batch = share_batch,
           .steps = steps,
           .seed = 9,
           .fingerprint_every = 1,
@@ -36,20 +36,20 @@ krama::train::TrainerOptions options(const krama::MpiComm& world, std::int64_t s
 TEST_CASE("shares: auto is the default; fast ranks get more, the sum stays, replicas agree",
           "[train]") {
   auto world = krama::MpiComm::world();
-  auto o = options(world, 12);
+  auto o = share_options(world, 12);
   std::vector<ShareChange> told;
   o.on_shares = [&](const ShareChange& c) { told.push_back(c); };
   Setup<double, krama::MpiComm> s(world, o);
   const auto start = s.trainer.shares().shares();
   Shares last = start;
   s.trainer.fit(points(100), [&](const krama::train::StepReport& r) {
-    CHECK(std::accumulate(r.samples.begin(), r.samples.end(), std::int64_t{0}) == batch);
+    CHECK(std::accumulate(r.samples.begin(), r.samples.end(), std::int64_t{0}) == share_batch);
     CHECK(r.outcome.rank_seconds.size() == r.samples.size());
     last = r.samples;
     return true;
   });
   const auto ranks = static_cast<std::size_t>(world.size());
-  CHECK(start == krama::plan::equal_shares(batch, ranks, {}));
+  CHECK(start == krama::plan::equal_shares(share_batch, ranks, {}));
   if (ranks > 1) {
     CHECK(last.front() > last.back());
     CHECK(last.back() >= 1);
@@ -71,8 +71,8 @@ TEST_CASE("shares: auto is the default; fast ranks get more, the sum stays, repl
   }
 
   // And it is the same training.
-  auto alone_options = options(world, 12);
-  alone_options.executor.micro_batch = batch;
+  auto alone_options = share_options(world, 12);
+  alone_options.executor.micro_batch = share_batch;
   alone_options.executor.after_backward = {};
   Setup<double, krama::SelfComm> alone(krama::SelfComm("alone"), alone_options);
   alone.trainer.fit(points(100));
@@ -87,7 +87,7 @@ TEST_CASE("shares: auto is the default; fast ranks get more, the sum stays, repl
 
 TEST_CASE("shares: two agreements a step carry them, and nothing else", "[train]") {
   auto world = krama::MpiComm::world();
-  auto o = options(world, 20);
+  auto o = share_options(world, 20);
   o.fingerprint_every = 0;
   Setup<float, krama::MpiComm> s(world, o);
   std::vector<std::int64_t> calls;
@@ -105,13 +105,13 @@ TEST_CASE("shares: a checkpoint holds the log; a replay computes the same bits",
   const auto whole_file = folder.path() / "whole.safetensors";
   const auto part_file = folder.path() / "part.safetensors";
   const auto data = points(100);
-  Setup<float, krama::MpiComm> whole(world, options(world, 12));
+  Setup<float, krama::MpiComm> whole(world, share_options(world, 12));
   whole.trainer.fit(data);
   krama::train::save_checkpoint(whole.exec, whole.trainer, whole_file);
 
   // Now all ranks are as fast as each other: of their own, they would stay with equal shares.
   const auto replaying = [&](std::int64_t steps) {
-    auto o = options(world, steps);
+    auto o = share_options(world, steps);
     o.executor.after_backward = {};
     krama::train::replay_shares(world, whole_file, o.shares);
     return o;
@@ -130,7 +130,7 @@ TEST_CASE("shares: a checkpoint holds the log; a replay computes the same bits",
   CHECK(same_bits(whole.values(), rest.values()));
 
   // Without a replay, a resumed run goes on with the shares that it had.
-  Setup<float, krama::MpiComm> on(world, options(world, 14));
+  Setup<float, krama::MpiComm> on(world, share_options(world, 14));
   krama::train::load_checkpoint(on.exec, on.trainer, whole_file);
   CHECK(on.trainer.shares().shares() == whole.trainer.shares().shares());
   CHECK(on.trainer.shares().log().text() == [&] {
@@ -138,37 +138,37 @@ TEST_CASE("shares: a checkpoint holds the log; a replay computes the same bits",
     return all.front();
   }());
   // One that was told otherwise does not.
-  auto fixed = options(world, 14);
+  auto fixed = share_options(world, 14);
   fixed.shares.fixed.assign(static_cast<std::size_t>(world.size()), 1.0);
   Setup<float, krama::MpiComm> told(world, fixed);
   krama::train::load_checkpoint(told.exec, told.trainer, whole_file);
   CHECK(told.trainer.shares().shares() ==
-        krama::plan::equal_shares(batch, static_cast<std::size_t>(world.size()), {}));
+        krama::plan::equal_shares(share_batch, static_cast<std::size_t>(world.size()), {}));
 }
 
 TEST_CASE("shares: what cannot be kept is refused before step 1, by name", "[train]") {
   auto world = krama::MpiComm::world();
   using S = Setup<float, krama::MpiComm>;
   const auto ranks = static_cast<std::size_t>(world.size());
-  auto o = options(world, 3);
+  auto o = share_options(world, 3);
   o.shares.limits.minimum.assign(ranks, 1);
-  o.shares.limits.maximum.assign(ranks, batch);
+  o.shares.limits.maximum.assign(ranks, share_batch);
   o.shares.limits.maximum.back() = 0;
   CHECK_THROWS_WITH(S(world, o),
                     ContainsSubstring("rank " + std::to_string(ranks - 1) + " can hold 0 samples"));
-  auto other = options(world, 3);
+  auto other = share_options(world, 3);
   other.shares.replay.add({0, {}, Shares(ranks, 1), "of another batch"});
-  if (batch != static_cast<std::int64_t>(ranks)) {
+  if (share_batch != static_cast<std::int64_t>(ranks)) {
     CHECK_THROWS_WITH(S(world, other), ContainsSubstring("this job has 24"));
   }
-  auto crowd = options(world, 3);
+  auto crowd = share_options(world, 3);
   crowd.shares.replay.add({0, {}, Shares(ranks + 1, 1), "of more ranks"});
   CHECK_THROWS_WITH(S(world, crowd), ContainsSubstring("share log to replay"));
 }
 
 TEST_CASE("shares: fewer samples than ranks", "[train]") {
   auto world = krama::MpiComm::world();
-  auto o = options(world, 8);
+  auto o = share_options(world, 8);
   o.global_batch = 2;
   Setup<float, krama::MpiComm> s(world, o);
   s.trainer.fit(points(100), [&](const krama::train::StepReport& r) {
@@ -180,7 +180,7 @@ TEST_CASE("shares: fewer samples than ranks", "[train]") {
 
 TEST_CASE("state shares: memory decides who holds how much of the optimizer's state", "[train]") {
   auto world = krama::MpiComm::world();
-  auto o = options(world, 4);
+  auto o = share_options(world, 4);
   o.executor.after_backward = {};
   // The last rank has half of what each of the others has; no rank has enough for all.
   const std::int64_t unit = 4096;

@@ -10,15 +10,16 @@
 #include <krama/train/sources.hpp>
 #include <krama/train/trainer.hpp>
 
-#include <cstring>
 #include <optional>
 #include <vector>
 
+#include "support/same_bits.hpp"
 #include "support/test_space.hpp"
 
 /// A small classifier and its trainer, the same on any communicator.
 namespace train_test {
 
+using krama::test::same_bits;
 using D = TestDevice;
 
 inline krama::train::LabelledRows points(std::int64_t samples) {
@@ -61,11 +62,6 @@ class Setup {
   krama::ParamStore<T, krama::mem_of<D>> store;
   Trainer trainer;
 };
-
-template <class A>
-bool same_bits(const std::vector<A>& a, const std::vector<A>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(A)) == 0;
-}
 
 /// Shares for `ranks` ranks: equal, skewed, and the first without a sample.
 inline std::vector<std::vector<double>> some_shares(int ranks) {

@@ -41,10 +41,11 @@ struct WireEncoding {
 /// \throws Error where an encoding cannot be that of a sum of `n` elements of this type.
 inline void check_encoding(const WireEncoding& e, DType type, std::int64_t n,
                            std::string_view what) {
-  KRAMA_EXPECTS(e.format == WireFormat::f32 || type == DType::f32,
-                "\"{}\": sums of {} cannot travel as {}, only sums of f32 can; leave the wire format "
-                "at f32, which sends them as they are",
-                what, name_of(type), name_of(e.format));
+  KRAMA_EXPECTS(
+      e.format == WireFormat::f32 || type == DType::f32,
+      "\"{}\": sums of {} cannot travel as {}, only sums of f32 can; leave the wire format "
+      "at f32, which sends them as they are",
+      what, name_of(type), name_of(e.format));
   KRAMA_EXPECTS(e.residual.empty() || static_cast<std::int64_t>(e.residual.size()) == n,
                 "\"{}\": {} residuals for {} elements; wanted one each, or none", what,
                 e.residual.size(), n);

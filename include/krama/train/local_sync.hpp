@@ -186,6 +186,14 @@ class LocalSync {
                     "local rounds: the options of rank {} are not those of rank 0", r);
     }
     check_local_options(options_);
+    const std::array<double, 1> far{store_->far() ? 1.0 : 0.0};
+    const auto all_far = gather_numbers(comm_, far, "where parameters of local rounds lie");
+    for (std::size_t r = 0; r < all_far.size(); ++r) {
+      KRAMA_EXPECTS(all_far[r][0] == 0,
+                    "local rounds: the parameters of rank {} lie in far memory, but anchor and "
+                    "differences need near memory of the same size; make its store without a tier",
+                    r);
+    }
     KRAMA_EXPECTS(!store_->has_buffers(),
                   "local rounds: the model has buffers (BatchNorm), which cannot be averaged");
   }

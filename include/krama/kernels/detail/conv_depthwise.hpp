@@ -72,7 +72,7 @@ struct DepthwiseInput {
     const ChannelRun run = ChannelRun::of<Width>(item, s.in_channels);
     const Place at = Place::of(run.pixel, s.window.in_h, s.window.in_w);
     const std::int64_t m = s.group_out();
-    A sum[static_cast<std::size_t>(Width)];
+    A sum[static_cast<std::size_t>(Width)] = {};
     for (std::int64_t c = 0; c < run.size(); ++c) {
       sum[c] = bias == nullptr ? A{0} : static_cast<A>(bias[run.begin + c]);
     }
