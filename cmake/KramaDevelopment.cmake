@@ -19,6 +19,10 @@ if(KRAMA_SANITIZE)
   target_link_options(krama_warnings INTERFACE -fsanitize=${KRAMA_SANITIZE})
 endif()
 
+# Every build of the project uses ISO C++ and optimises the same way: -O3 in Release.
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
+
 # The two sides of a mixed job on CPUs: executables of one source that disagree in the last bits of
 # almost everything, as two vendors' devices do. v3 still has the fused multiply-add instruction
 # that Krama's optimizers rely on.
@@ -35,15 +39,12 @@ foreach(side IN ITEMS v3 native)
   add_library(krama_${side}_flags INTERFACE)
   target_link_libraries(krama_${side}_flags INTERFACE krama_warnings)
   target_compile_options(krama_${side}_flags INTERFACE ${krama_${side}_options})
+  krama_add_compiled(krama_compiled_${side} krama_${side}_flags)
 endforeach()
 
 # What everything else of the development build is compiled with.
 add_library(krama_dev_flags INTERFACE)
 target_link_libraries(krama_dev_flags INTERFACE krama_native_flags)
-# Every build of the project uses ISO C++ and optimises the same way: -O3 in Release.
-set(CMAKE_CXX_EXTENSIONS OFF)
-set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
-
 # The stand-in device for tests leans on the inside of one version of Kokkos, and on its OpenMP threads.
 set(KRAMA_HAS_GUARDED_DEVICE OFF)
 if(Kokkos_VERSION MATCHES "^5\\.2\\." AND "OPENMP" IN_LIST Kokkos_DEVICES)
@@ -54,7 +55,7 @@ endif()
 function(krama_add_unlike_executable target)
   foreach(side IN ITEMS v3 native)
     add_executable(${target}.${side} ${ARGN})
-    target_link_libraries(${target}.${side} PRIVATE krama::krama krama_${side}_flags)
+    target_link_libraries(${target}.${side} PRIVATE krama_compiled_${side} krama_${side}_flags)
     target_compile_definitions(${target}.${side} PRIVATE KRAMA_BUILD_NAME="${side}")
     # GCC contracts from -O2 on; with less (Debug, sanitizers) the two would not be unlike.
     target_compile_options(${target}.${side} PRIVATE $<$<NOT:$<CONFIG:Release>>:-O2>)

@@ -81,7 +81,7 @@ endfunction()
 function(krama_prepare_test target main)
   target_sources(${target} PRIVATE "${KRAMA_TESTS_DIR}/main/${main}.cpp")
   target_include_directories(${target} PRIVATE "${KRAMA_TESTS_DIR}")
-  target_link_libraries(${target} PRIVATE krama::krama Catch2::Catch2)
+  target_link_libraries(${target} PRIVATE krama_compiled_native Catch2::Catch2)
 endfunction()
 
 # krama_compile_together(TARGET SOURCES...): where files instantiate much the same: whole models.
@@ -229,7 +229,7 @@ endfunction()
 function(krama_make_test_pch name flags)
   file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/${name}.cpp" CONTENT "")
   add_library(${name} OBJECT "${PROJECT_BINARY_DIR}/${name}.cpp")
-  target_link_libraries(${name} PRIVATE krama::krama Catch2::Catch2 ${flags})
+  target_link_libraries(${name} PRIVATE krama_compiled_native Catch2::Catch2 ${flags})
   target_precompile_headers(${name} PRIVATE <Kokkos_Core.hpp> <fmt/format.h>
     <catch2/catch_all.hpp> <algorithm> <array> <chrono> <cmath> <cstdint> <functional>
     <map> <memory> <random> <span> <string> <vector> ${ARGN})

@@ -88,7 +88,7 @@ def check_include(folder, module, quote, name, say):
         return
     target = pathlib.PurePosixPath(name).parent.as_posix().removeprefix("krama").lstrip("/")
     other = target.split("/")[0]
-    if name == "krama/config.hpp":
+    if name in ("krama/config.hpp", "krama/definitions.hpp"):
         return
     if MAY.get(module) is not None and other != module and other not in MAY[module]:
         say(f"{module}/ may not include {other or 'the umbrella'}/ ({name})")

@@ -15,10 +15,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 MLP = ROOT / "examples/01_mlp/main.cpp"
 DEPTH = pathlib.Path(__file__).resolve().parent / "depth.cpp"
 ROUNDS = 3
+COMPILED = "-DKRAMA_COMPILED"
 
 
 def command_for(database):
-    """The compiler call of the MLP example, without launcher, input and output."""
+    """The compiler call of the MLP example (with the compiled part), without launcher, input and output."""
     for entry in json.loads(pathlib.Path(database).read_text()):
         if pathlib.Path(entry["file"]) == MLP:
             words = shlex.split(entry["command"])
@@ -38,11 +39,16 @@ def seconds(words, folder, source, *defines):
 
 def main():
     words, folder = command_for(sys.argv[1])
-    mlp, few, many = [], [], []
+    alone = [w for w in words if w != COMPILED]
+    if alone == words:
+        raise SystemExit("the MLP example is not built with krama::compiled")
+    header_only, mlp, few, many = [], [], [], []
     for _ in range(ROUNDS):
+        header_only.append(seconds(alone, folder, MLP))
         mlp.append(seconds(words, folder, MLP))
         few.append(seconds(words, folder, DEPTH, "-DBLOCKS=2"))
         many.append(seconds(words, folder, DEPTH, "-DBLOCKS=48"))
+    print(f"mlp example, header-only: {statistics.median(header_only):.1f} s (no bar)")
     figures = [
         ("compile mlp example [s]", statistics.median(mlp), 15.0),
         ("compile 48 blocks / 2 blocks", statistics.median(many) / statistics.median(few), 1.1),

@@ -11,6 +11,7 @@
 #include <krama/comm/form.hpp>
 #include <krama/comm/links.hpp>
 #include <krama/comm/partition.hpp>
+#include <krama/definitions.hpp>
 
 namespace krama {
 
@@ -27,7 +28,29 @@ struct FormJob {
 /// Seconds that an allreduce of `job.bytes` takes along `form`: the busiest port's messages one
 /// after the other, and once the longest way of one chunk up and down again. A rank has one port to
 /// each group; ports work at the same time. (The usual latency and bandwidth model, over the trees.)
-inline double predicted_seconds(const Form& form, const FormJob& job) {
+double predicted_seconds(const Form& form, const FormJob& job);
+
+struct FormPrediction {
+  Form form;
+  double seconds = 0;
+};
+
+/// What an allreduce would take along each form that a choice is made from, the simplest first.
+std::vector<FormPrediction> predict_forms(const FormJob& job);
+
+/// The one with the least predicted time; among equals the simplest.
+const FormPrediction& best_of(const std::vector<FormPrediction>& predictions);
+
+/// Pure, so ranks that have the same job choose alike.
+inline Form choose_form(const FormJob& job) { return best_of(predict_forms(job)).form; }
+
+}  // namespace krama
+
+#if KRAMA_DEFINITIONS
+
+namespace krama {
+
+KRAMA_INLINE double predicted_seconds(const Form& form, const FormJob& job) {
   const int n = static_cast<int>(job.group_of.size());
   const auto groups = static_cast<std::size_t>(job.links.groups());
   const auto group = [&job](int r) { return job.group_of[static_cast<std::size_t>(r)]; };
@@ -60,13 +83,7 @@ inline double predicted_seconds(const Form& form, const FormJob& job) {
   return *std::max_element(port.begin(), port.end()) + longest_way;
 }
 
-struct FormPrediction {
-  Form form;
-  double seconds = 0;
-};
-
-/// What an allreduce would take along each form that a choice is made from, the simplest first.
-inline std::vector<FormPrediction> predict_forms(const FormJob& job) {
+KRAMA_INLINE std::vector<FormPrediction> predict_forms(const FormJob& job) {
   KRAMA_EXPECTS(!job.group_of.empty(), "choose_form: no ranks");
   const int most = *std::max_element(job.group_of.begin(), job.group_of.end());
   KRAMA_EXPECTS(most < job.links.groups(), "choose_form: group {} has no links in a table of {}",
@@ -83,8 +100,7 @@ inline std::vector<FormPrediction> predict_forms(const FormJob& job) {
   return predictions;
 }
 
-/// The one with the least predicted time; among equals the simplest.
-inline const FormPrediction& best_of(const std::vector<FormPrediction>& predictions) {
+KRAMA_INLINE const FormPrediction& best_of(const std::vector<FormPrediction>& predictions) {
   const FormPrediction* best = &predictions.front();
   for (const auto& p : predictions) {
     if (p.seconds < 0.98 * best->seconds) best = &p;
@@ -92,7 +108,6 @@ inline const FormPrediction& best_of(const std::vector<FormPrediction>& predicti
   return *best;
 }
 
-/// Pure, so ranks that have the same job choose alike.
-inline Form choose_form(const FormJob& job) { return best_of(predict_forms(job)).form; }
-
 }  // namespace krama
+
+#endif  // KRAMA_DEFINITIONS

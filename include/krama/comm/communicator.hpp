@@ -17,6 +17,7 @@
 #include <krama/comm/transport.hpp>
 #include <krama/comm/wire_encoding.hpp>
 #include <krama/core/concepts.hpp>
+#include <krama/definitions.hpp>
 #include <krama/tensor/tensor_ref.hpp>
 
 /// The contract of every communicator.
@@ -63,13 +64,7 @@ struct Traffic {
   std::int64_t bytes_staged = 0;  ///< copied between tensors and staging buffers, both ways
 
   /// Counts one message.
-  void sent(int to, std::int64_t bytes) {
-    messages_sent += 1;
-    bytes_sent += bytes;
-    const auto receiver = static_cast<std::size_t>(to);
-    if (bytes_to.size() <= receiver) bytes_to.resize(receiver + 1);
-    bytes_to[receiver] += bytes;
-  }
+  void sent(int to, std::int64_t bytes);
 };
 
 /// Element types that can be summed across ranks.
@@ -119,3 +114,19 @@ concept Communicator =
     };
 
 }  // namespace krama
+
+#if KRAMA_DEFINITIONS
+
+namespace krama {
+
+KRAMA_INLINE void Traffic::sent(int to, std::int64_t bytes) {
+  messages_sent += 1;
+  bytes_sent += bytes;
+  const auto receiver = static_cast<std::size_t>(to);
+  if (bytes_to.size() <= receiver) bytes_to.resize(receiver + 1);
+  bytes_to[receiver] += bytes;
+}
+
+}  // namespace krama
+
+#endif  // KRAMA_DEFINITIONS

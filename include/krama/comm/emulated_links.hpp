@@ -12,6 +12,7 @@
 
 #include <krama/comm/links.hpp>
 #include <krama/core/random.hpp>
+#include <krama/definitions.hpp>
 
 namespace krama {
 
@@ -38,15 +39,7 @@ class EmulatedLinks {
 
   /// When a message of `bytes` that is sent now arrives; the port is taken until its last byte has
   /// left. Messages of one pair and rail arrive in the order sent.
-  Clock::time_point arrival(int from, int to, int rail, std::int64_t bytes) {
-    const auto [link, port] = wire_of_(from, to);
-    auto& free = port_free_[{port, rail}];
-    free = std::max(free, Clock::now()) + duration(link.transfer_seconds(bytes));
-    const double drawn = jitter_ > 0 ? jitter_ * uniform(RandomKey{seed_, 0, 0}, drawn_++) : 0;
-    auto& last = last_arrival_[{from, to, rail}];
-    last = std::max(last, free + duration(link.latency_seconds * (1 + drawn)));
-    return last;
-  }
+  Clock::time_point arrival(int from, int to, int rail, std::int64_t bytes);
 
  private:
   static Clock::duration duration(double seconds) {
@@ -62,3 +55,22 @@ class EmulatedLinks {
 };
 
 }  // namespace krama
+
+#if KRAMA_DEFINITIONS
+
+namespace krama {
+
+KRAMA_INLINE auto EmulatedLinks::arrival(int from, int to, int rail, std::int64_t bytes)
+    -> Clock::time_point {
+  const auto [link, port] = wire_of_(from, to);
+  auto& free = port_free_[{port, rail}];
+  free = std::max(free, Clock::now()) + duration(link.transfer_seconds(bytes));
+  const double drawn = jitter_ > 0 ? jitter_ * uniform(RandomKey{seed_, 0, 0}, drawn_++) : 0;
+  auto& last = last_arrival_[{from, to, rail}];
+  last = std::max(last, free + duration(link.latency_seconds * (1 + drawn)));
+  return last;
+}
+
+}  // namespace krama
+
+#endif  // KRAMA_DEFINITIONS

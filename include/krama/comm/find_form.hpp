@@ -14,6 +14,7 @@
 #include <krama/comm/measure_links.hpp>
 #include <krama/comm/topology.hpp>
 #include <krama/core/error.hpp>
+#include <krama/definitions.hpp>
 
 /// Which form a job's sums take: asked for by name, or chosen once from measured links.
 namespace krama {
@@ -25,30 +26,10 @@ struct FormFound {
 
 /// The form of this name for ranks in these groups; "deterministic" is a star: rank order, whatever
 /// the links. \throws Error for any other word
-inline Form form_of_name(std::string_view name, const std::vector<int>& group_of) {
-  if (name == "deterministic") return Form::star();
-  if (name == name_of(FormKind::hierarchical)) return Form::hierarchical(group_of);
-  if (const auto form = Form::without_groups(name)) return *form;
-  throw Error(
-      fmt::format("KRAMA_FORM is \"{}\"; wanted automatic, deterministic, star, ring, "
-                  "halving or hierarchical",
-                  name));
-}
+Form form_of_name(std::string_view name, const std::vector<int>& group_of);
 
 /// The form for `job`, with the predictions that speak for it. Pure.
-inline FormFound explained_choice(const FormJob& job) {
-  const auto predictions = predict_forms(job);
-  const FormPrediction& best = best_of(predictions);
-  const auto in_words = [](const FormPrediction& p) {
-    return fmt::format("{} {:.3g} ms", p.form.name(), 1e3 * p.seconds);
-  };
-  std::string others;
-  for (const auto& p : predictions) {
-    if (&p != &best) others += (others.empty() ? "" : ", ") + in_words(p);
-  }
-  return {best.form, fmt::format("predicted for {} MiB: {} against {}", job.bytes >> 20,
-                                 in_words(best), others)};
-}
+FormFound explained_choice(const FormJob& job);
 
 /// What sums over comm's ranks should travel along. `wanted` is a name, the same on all ranks, or
 /// "automatic": then the links between the groups are measured where the form matters, which is with
@@ -76,3 +57,35 @@ FormFound find_form(C& comm, const Topology& topology, const std::string& wanted
 }
 
 }  // namespace krama
+
+#if KRAMA_DEFINITIONS
+
+namespace krama {
+
+KRAMA_INLINE Form form_of_name(std::string_view name, const std::vector<int>& group_of) {
+  if (name == "deterministic") return Form::star();
+  if (name == name_of(FormKind::hierarchical)) return Form::hierarchical(group_of);
+  if (const auto form = Form::without_groups(name)) return *form;
+  throw Error(
+      fmt::format("KRAMA_FORM is \"{}\"; wanted automatic, deterministic, star, ring, "
+                  "halving or hierarchical",
+                  name));
+}
+
+KRAMA_INLINE FormFound explained_choice(const FormJob& job) {
+  const auto predictions = predict_forms(job);
+  const FormPrediction& best = best_of(predictions);
+  const auto in_words = [](const FormPrediction& p) {
+    return fmt::format("{} {:.3g} ms", p.form.name(), 1e3 * p.seconds);
+  };
+  std::string others;
+  for (const auto& p : predictions) {
+    if (&p != &best) others += (others.empty() ? "" : ", ") + in_words(p);
+  }
+  return {best.form, fmt::format("predicted for {} MiB: {} against {}", job.bytes >> 20,
+                                 in_words(best), others)};
+}
+
+}  // namespace krama
+
+#endif  // KRAMA_DEFINITIONS

@@ -10,16 +10,31 @@
 #include <thread>
 #include <vector>
 
+#include <krama/definitions.hpp>
+
 namespace krama {
 
 /// The name of this machine.
-inline std::string host_name() {
+std::string host_name();
+
+/// Cores that this process may use (its affinity mask, not the machine's size), by number.
+std::vector<int> allowed_cores();
+
+/// Host threads that this process computes with; 1 before Kokkos has started.
+int host_threads();
+
+}  // namespace krama
+
+#if KRAMA_DEFINITIONS
+
+namespace krama {
+
+KRAMA_INLINE std::string host_name() {
   char name[256] = {};
   return gethostname(name, sizeof(name) - 1) == 0 ? std::string(name) : std::string("unknown");
 }
 
-/// Cores that this process may use (its affinity mask, not the machine's size), by number.
-inline std::vector<int> allowed_cores() {
+KRAMA_INLINE std::vector<int> allowed_cores() {
   std::vector<int> cores;
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -35,10 +50,11 @@ inline std::vector<int> allowed_cores() {
   return cores;
 }
 
-/// Host threads that this process computes with; 1 before Kokkos has started.
-inline int host_threads() {
+KRAMA_INLINE int host_threads() {
   if (!Kokkos::is_initialized()) return 1;
   return static_cast<int>(Kokkos::DefaultHostExecutionSpace().concurrency());
 }
 
 }  // namespace krama
+
+#endif  // KRAMA_DEFINITIONS

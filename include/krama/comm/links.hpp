@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <krama/core/error.hpp>
+#include <krama/definitions.hpp>
 
 namespace krama {
 
@@ -45,57 +46,20 @@ class LinkTable {
   static constexpr int most_groups = 4096;
 
   /// \throws Error when there is no group, or `all` is no link.
-  explicit LinkTable(int groups = 1, const Link& all = assumed_link) : groups_(groups) {
-    KRAMA_EXPECTS(groups >= 1 && groups <= most_groups, "links: {} groups; wanted 1 to {}", groups,
-                  most_groups);
-    check(0, 0, all);
-    links_.assign(static_cast<std::size_t>(groups) * static_cast<std::size_t>(groups), all);
-  }
+  explicit LinkTable(int groups = 1, const Link& all = assumed_link);
 
   [[nodiscard]] int groups() const { return groups_; }
   [[nodiscard]] const Link& link(int from_group, int to_group) const {
     return links_[index(from_group, to_group)];
   }
   /// \throws Error when the latency is negative, the bandwidth is not positive, or one is not finite.
-  void set(int from_group, int to_group, const Link& link) {
-    const auto at = index(from_group, to_group);
-    check(from_group, to_group, link);
-    links_[at] = link;
-  }
+  void set(int from_group, int to_group, const Link& link);
 
   /// "links 2", then a line "from to latency bandwidth" for each pair, in order.
-  [[nodiscard]] std::string text() const {
-    std::string lines = fmt::format("links {}\n", groups_);
-    for (int from = 0; from < groups_; ++from) {
-      for (int to = 0; to < groups_; ++to) {
-        const Link& l = link(from, to);
-        lines += fmt::format("{} {} {} {}\n", from, to, l.latency_seconds, l.bytes_per_second);
-      }
-    }
-    return lines;
-  }
+  [[nodiscard]] std::string text() const;
 
   /// What `text()` wrote. \throws Error with the line that is not as it wrote it.
-  static LinkTable parse(std::string_view text) {
-    Reader reader{text, 1};
-    reader.word("links");
-    LinkTable table(reader.number<int>());
-    reader.end_of_line();
-    for (int from = 0; from < table.groups_; ++from) {
-      for (int to = 0; to < table.groups_; ++to) {
-        const int f = reader.number<int>();
-        const int t = reader.number<int>();
-        KRAMA_EXPECTS(f == from && t == to, "links: line {} is of pair {} {}; wanted pair {} {}",
-                      reader.line, f, t, from, to);
-        const double latency = reader.number<double>();
-        table.set(from, to, {latency, reader.number<double>()});
-        reader.end_of_line();
-      }
-    }
-    KRAMA_EXPECTS(reader.rest.empty(), "links: more follows after the {} lines of {} groups",
-                  reader.line - 1, table.groups_);
-    return table;
-  }
+  static LinkTable parse(std::string_view text);
 
   friend bool operator==(const LinkTable&, const LinkTable&) = default;
 
@@ -105,11 +69,7 @@ class LinkTable {
     std::string_view rest;
     int line;
 
-    void word(std::string_view wanted) {
-      KRAMA_EXPECTS(rest.substr(0, wanted.size()) == wanted, "links: line {} wants \"{}\"", line,
-                    wanted);
-      rest.remove_prefix(wanted.size());
-    }
+    void word(std::string_view wanted);
     template <class T>
     T number() {
       while (!rest.empty() && rest.front() == ' ') rest.remove_prefix(1);
@@ -120,30 +80,94 @@ class LinkTable {
       rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
       return value;
     }
-    void end_of_line() {
-      word("\n");
-      ++line;
-    }
+    void end_of_line();
   };
 
-  void check(int from, int to, const Link& l) const {
-    KRAMA_EXPECTS(
-        std::isfinite(l.latency_seconds) && l.latency_seconds >= 0 &&
-            std::isfinite(l.bytes_per_second) && l.bytes_per_second > 0,
-        "links: from group {} to group {}: a latency of {} s and {} bytes/s; wanted finite "
-        "numbers, 0 or more and above 0",
-        from, to, l.latency_seconds, l.bytes_per_second);
-  }
+  void check(int from, int to, const Link& l) const;
 
-  [[nodiscard]] std::size_t index(int from, int to) const {
-    KRAMA_EXPECTS(from >= 0 && from < groups_ && to >= 0 && to < groups_,
-                  "links: from group {} to group {}, of {} groups", from, to, groups_);
-    return static_cast<std::size_t>(from) * static_cast<std::size_t>(groups_) +
-           static_cast<std::size_t>(to);
-  }
+  [[nodiscard]] std::size_t index(int from, int to) const;
 
   int groups_;
   std::vector<Link> links_;
 };
 
 }  // namespace krama
+
+#if KRAMA_DEFINITIONS
+
+namespace krama {
+
+KRAMA_INLINE LinkTable::LinkTable(int groups, const Link& all) : groups_(groups) {
+  KRAMA_EXPECTS(groups >= 1 && groups <= most_groups, "links: {} groups; wanted 1 to {}", groups,
+                most_groups);
+  check(0, 0, all);
+  links_.assign(static_cast<std::size_t>(groups) * static_cast<std::size_t>(groups), all);
+}
+
+KRAMA_INLINE void LinkTable::set(int from_group, int to_group, const Link& link) {
+  const auto at = index(from_group, to_group);
+  check(from_group, to_group, link);
+  links_[at] = link;
+}
+
+KRAMA_INLINE std::string LinkTable::text() const {
+  std::string lines = fmt::format("links {}\n", groups_);
+  for (int from = 0; from < groups_; ++from) {
+    for (int to = 0; to < groups_; ++to) {
+      const Link& l = link(from, to);
+      lines += fmt::format("{} {} {} {}\n", from, to, l.latency_seconds, l.bytes_per_second);
+    }
+  }
+  return lines;
+}
+
+KRAMA_INLINE LinkTable LinkTable::parse(std::string_view text) {
+  Reader reader{text, 1};
+  reader.word("links");
+  LinkTable table(reader.number<int>());
+  reader.end_of_line();
+  for (int from = 0; from < table.groups_; ++from) {
+    for (int to = 0; to < table.groups_; ++to) {
+      const int f = reader.number<int>();
+      const int t = reader.number<int>();
+      KRAMA_EXPECTS(f == from && t == to, "links: line {} is of pair {} {}; wanted pair {} {}",
+                    reader.line, f, t, from, to);
+      const double latency = reader.number<double>();
+      table.set(from, to, {latency, reader.number<double>()});
+      reader.end_of_line();
+    }
+  }
+  KRAMA_EXPECTS(reader.rest.empty(), "links: more follows after the {} lines of {} groups",
+                reader.line - 1, table.groups_);
+  return table;
+}
+
+KRAMA_INLINE void LinkTable::Reader::word(std::string_view wanted) {
+  KRAMA_EXPECTS(rest.substr(0, wanted.size()) == wanted, "links: line {} wants \"{}\"", line,
+                wanted);
+  rest.remove_prefix(wanted.size());
+}
+
+KRAMA_INLINE void LinkTable::Reader::end_of_line() {
+  word("\n");
+  ++line;
+}
+
+KRAMA_INLINE void LinkTable::check(int from, int to, const Link& l) const {
+  KRAMA_EXPECTS(std::isfinite(l.latency_seconds) && l.latency_seconds >= 0 &&
+                    std::isfinite(l.bytes_per_second) && l.bytes_per_second > 0,
+                "links: from group {} to group {}: a latency of {} s and {} bytes/s; wanted finite "
+                "numbers, 0 or more and above 0",
+                from, to, l.latency_seconds, l.bytes_per_second);
+}
+
+KRAMA_INLINE std::size_t LinkTable::index(int from, int to) const {
+  KRAMA_EXPECTS(from >= 0 && from < groups_ && to >= 0 && to < groups_,
+                "links: from group {} to group {}, of {} groups", from, to, groups_);
+  return static_cast<std::size_t>(from) * static_cast<std::size_t>(groups_) +
+         static_cast<std::size_t>(to);
+}
+
+}  // namespace krama
+
+#endif  // KRAMA_DEFINITIONS

@@ -19,6 +19,7 @@
 #include <krama/comm/links.hpp>
 #include <krama/comm/topology.hpp>
 #include <krama/core/error.hpp>
+#include <krama/definitions.hpp>
 
 namespace krama {
 
@@ -191,7 +192,15 @@ LinkTable measure_links(C& comm, const Topology& topology, const LinkMeasurement
 }
 
 /// A line for each pair: "left -> right: 1.9 us, 4.31 GB/s".
-inline std::string describe(const LinkTable& links, const Topology& topology) {
+std::string describe(const LinkTable& links, const Topology& topology);
+
+}  // namespace krama
+
+#if KRAMA_DEFINITIONS
+
+namespace krama {
+
+KRAMA_INLINE std::string describe(const LinkTable& links, const Topology& topology) {
   KRAMA_EXPECTS(links.groups() == topology.groups(), "links of {} groups, a topology of {}",
                 links.groups(), topology.groups());
   std::string text;
@@ -208,3 +217,5 @@ inline std::string describe(const LinkTable& links, const Topology& topology) {
 }
 
 }  // namespace krama
+
+#endif  // KRAMA_DEFINITIONS

@@ -18,6 +18,7 @@
 #include <krama/core/build_info.hpp>
 #include <krama/core/error.hpp>
 #include <krama/core/join.hpp>
+#include <krama/definitions.hpp>
 #include <krama/kokkos_ext/device_facts.hpp>
 
 namespace krama {
@@ -41,10 +42,7 @@ struct RankFacts {
 };
 
 /// KRAMA_GROUP, or nothing: the name of the group that this rank wants to be in.
-inline std::string default_group() {
-  const char* name = std::getenv("KRAMA_GROUP");
-  return name == nullptr ? "" : name;
-}
+std::string default_group();
 
 /// This rank's facts, its default device's and this executable's. Needs Kokkos.
 inline RankFacts facts_of_this_rank(std::string transport, std::string group = default_group()) {
@@ -63,7 +61,23 @@ inline RankFacts facts_of_this_rank(std::string transport, std::string group = d
 }
 
 /// One line; what a field may not hold (a tab, a line's end) becomes a space.
-inline std::string to_text(const RankFacts& f) {
+std::string to_text(const RankFacts& f);
+
+/// What `to_text` of rank `rank` wrote. \throws Error when it did not.
+RankFacts facts_from_text(std::string_view text, std::size_t rank);
+
+}  // namespace krama
+
+#if KRAMA_DEFINITIONS
+
+namespace krama {
+
+KRAMA_INLINE std::string default_group() {
+  const char* name = std::getenv("KRAMA_GROUP");
+  return name == nullptr ? "" : name;
+}
+
+KRAMA_INLINE std::string to_text(const RankFacts& f) {
   std::string line;
   for (std::string field : {f.host, f.vendor, f.architecture, std::to_string(f.memory_bytes),
                             f.back_end, f.build, f.transport, f.group, f.cores,
@@ -75,8 +89,7 @@ inline std::string to_text(const RankFacts& f) {
   return line;
 }
 
-/// What `to_text` of rank `rank` wrote. \throws Error when it did not.
-inline RankFacts facts_from_text(std::string_view text, std::size_t rank) {
+KRAMA_INLINE RankFacts facts_from_text(std::string_view text, std::size_t rank) {
   const auto part = split(text, '\t');
   KRAMA_EXPECTS(part.size() == 11, "facts of rank {}: {} fields in \"{}\"; wanted 11", rank,
                 part.size(), text);
@@ -102,3 +115,5 @@ inline RankFacts facts_from_text(std::string_view text, std::size_t rank) {
 }
 
 }  // namespace krama
+
+#endif  // KRAMA_DEFINITIONS

@@ -14,6 +14,7 @@
 
 #include <krama/comm/communicator.hpp>
 #include <krama/core/error.hpp>
+#include <krama/definitions.hpp>
 #include <krama/tensor/copy.hpp>
 
 namespace krama {
@@ -59,10 +60,7 @@ class SelfChannel {
     std::deque<std::vector<char>> messages;
   };
 
-  void check_peer(const char* call, int peer, std::string_view what) const {
-    KRAMA_EXPECTS(peer == 0, "channel \"{}\": {} of \"{}\": rank {} of 1", state_->name, call, what,
-                  peer);
-  }
+  void check_peer(const char* call, int peer, std::string_view what) const;
 
   std::shared_ptr<State> state_;
 };
@@ -82,18 +80,11 @@ class SelfComm {
   [[nodiscard]] const Traffic& traffic() const { return state_->traffic; }
 
   [[nodiscard]] const Form& form() const { return state_->form; }
-  void set_form(const Form& form) {
-    KRAMA_EXPECTS(form.ranks() <= 1, "set_form: a {} form made for {} ranks on 1 rank", form.name(),
-                  form.ranks());
-    state_->form = form;
-  }
+  void set_form(const Form& form);
 
   [[nodiscard]] SelfComm duplicate(std::string_view name) const { return SelfComm(name); }
   [[nodiscard]] std::optional<SelfComm> split(std::optional<int> color, int /*key*/,
-                                              std::string_view name) const {
-    if (!color) return std::nullopt;
-    return SelfComm(name);
-  }
+                                              std::string_view name) const;
   [[nodiscard]] SelfChannel channel(std::string_view name) const { return SelfChannel(name); }
 
   /// Fences `exec`, as every communicator does.
@@ -132,10 +123,7 @@ class SelfComm {
   void min(std::span<std::int64_t> /*values*/, std::string_view /*what*/) { control(); }
   void max(std::span<std::int64_t> /*values*/, std::string_view /*what*/) { control(); }
   [[nodiscard]] std::vector<std::string> gather_text(std::string_view mine,
-                                                     std::string_view /*what*/) {
-    control();
-    return {std::string(mine)};
-  }
+                                                     std::string_view /*what*/);
   void barrier(std::string_view /*what*/) { control(); }
 
  private:
@@ -153,12 +141,7 @@ class SelfComm {
   void control() { ++state_->traffic.control_calls; }
 
   static void check_partition(const char* call, std::int64_t size, const Partition& partition,
-                              std::string_view what) {
-    KRAMA_EXPECTS(partition.parts() == 1 && partition.size() == size,
-                  "{} \"{}\": a partition of {} elements in {} parts does not fit {} elements on 1 "
-                  "rank",
-                  call, what, partition.size(), partition.parts(), size);
-  }
+                              std::string_view what);
 
   std::shared_ptr<State> state_;
 };
@@ -166,3 +149,42 @@ class SelfComm {
 static_assert(Communicator<SelfComm>);
 
 }  // namespace krama
+
+#if KRAMA_DEFINITIONS
+
+namespace krama {
+
+KRAMA_INLINE void SelfChannel::check_peer(const char* call, int peer, std::string_view what) const {
+  KRAMA_EXPECTS(peer == 0, "channel \"{}\": {} of \"{}\": rank {} of 1", state_->name, call, what,
+                peer);
+}
+
+KRAMA_INLINE void SelfComm::set_form(const Form& form) {
+  KRAMA_EXPECTS(form.ranks() <= 1, "set_form: a {} form made for {} ranks on 1 rank", form.name(),
+                form.ranks());
+  state_->form = form;
+}
+
+KRAMA_INLINE std::optional<SelfComm> SelfComm::split(std::optional<int> color, int /*key*/,
+                                                     std::string_view name) const {
+  if (!color) return std::nullopt;
+  return SelfComm(name);
+}
+
+KRAMA_INLINE std::vector<std::string> SelfComm::gather_text(std::string_view mine,
+                                                            std::string_view /*what*/) {
+  control();
+  return {std::string(mine)};
+}
+
+KRAMA_INLINE void SelfComm::check_partition(const char* call, std::int64_t size,
+                                            const Partition& partition, std::string_view what) {
+  KRAMA_EXPECTS(partition.parts() == 1 && partition.size() == size,
+                "{} \"{}\": a partition of {} elements in {} parts does not fit {} elements on 1 "
+                "rank",
+                call, what, partition.size(), partition.parts(), size);
+}
+
+}  // namespace krama
+
+#endif  // KRAMA_DEFINITIONS

@@ -14,6 +14,7 @@
 #include <krama/comm/topology.hpp>
 #include <krama/core/error.hpp>
 #include <krama/core/join.hpp>
+#include <krama/definitions.hpp>
 
 namespace krama {
 
@@ -65,7 +66,15 @@ TrafficReport gather_traffic(C& comm, const Topology& topology) {
 
 /// A line for each pair of groups between which there are two ranks, and what was copied through
 /// staging buffers.
-inline std::string describe(const TrafficReport& report, const Topology& topology) {
+std::string describe(const TrafficReport& report, const Topology& topology);
+
+}  // namespace krama
+
+#if KRAMA_DEFINITIONS
+
+namespace krama {
+
+KRAMA_INLINE std::string describe(const TrafficReport& report, const Topology& topology) {
   const auto mib = [](std::int64_t bytes) {
     return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / 1048576.0);
   };
@@ -83,3 +92,5 @@ inline std::string describe(const TrafficReport& report, const Topology& topolog
 }
 
 }  // namespace krama
+
+#endif  // KRAMA_DEFINITIONS

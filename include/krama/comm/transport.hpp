@@ -10,6 +10,7 @@
 
 #include <krama/core/concepts.hpp>
 #include <krama/core/error.hpp>
+#include <krama/definitions.hpp>
 
 namespace krama {
 
@@ -37,23 +38,10 @@ constexpr std::string_view name_of(Transport t) {
 
 /// The transport of this name. `require=WORD` is WORD without a way out; staged has no need of one.
 /// \throws Error for any other text; `source` says where it came from.
-inline Transport parse_transport(std::string_view text, std::string_view source) {
-  for (const auto t :
-       {Transport::automatic, Transport::staged, Transport::direct, Transport::require_direct}) {
-    if (text == name_of(t)) return t;
-  }
-  if (text == "require=staged") return Transport::staged;
-  throw Error(fmt::format(
-      "{} is \"{}\"; wanted automatic, staged, direct, require=direct or require=staged", source,
-      text));
-}
+Transport parse_transport(std::string_view text, std::string_view source);
 
 /// KRAMA_TRANSPORT, automatic when it is unset or empty.
-inline Transport default_transport() {
-  const char* value = std::getenv("KRAMA_TRANSPORT");
-  if (value == nullptr || *value == '\0') return Transport::automatic;
-  return parse_transport(value, "KRAMA_TRANSPORT");
-}
+Transport default_transport();
 
 /// What a wish comes to for tensors in one memory space.
 struct TransportChoice {
@@ -101,3 +89,28 @@ std::string describe_transport(const C& comm) {
 }
 
 }  // namespace krama
+
+#if KRAMA_DEFINITIONS
+
+namespace krama {
+
+KRAMA_INLINE Transport parse_transport(std::string_view text, std::string_view source) {
+  for (const auto t :
+       {Transport::automatic, Transport::staged, Transport::direct, Transport::require_direct}) {
+    if (text == name_of(t)) return t;
+  }
+  if (text == "require=staged") return Transport::staged;
+  throw Error(fmt::format(
+      "{} is \"{}\"; wanted automatic, staged, direct, require=direct or require=staged", source,
+      text));
+}
+
+KRAMA_INLINE Transport default_transport() {
+  const char* value = std::getenv("KRAMA_TRANSPORT");
+  if (value == nullptr || *value == '\0') return Transport::automatic;
+  return parse_transport(value, "KRAMA_TRANSPORT");
+}
+
+}  // namespace krama
+
+#endif  // KRAMA_DEFINITIONS

@@ -10,6 +10,7 @@
 
 #include <krama/core/error.hpp>
 #include <krama/core/join.hpp>
+#include <krama/definitions.hpp>
 
 namespace krama {
 
@@ -30,7 +31,19 @@ inline std::string list_ranks(const std::vector<int>& ranks) {
 }
 }  // namespace detail
 
-inline std::string to_string(const StallReport& r) {
+std::string to_string(const StallReport& r);
+
+/// How long a wait may see nothing arrive: KRAMA_WATCHDOG_SECONDS, or 300; 0 means for ever.
+/// \throws Error when the variable is not a number, 0 or more.
+double default_watchdog_seconds();
+
+}  // namespace krama
+
+#if KRAMA_DEFINITIONS
+
+namespace krama {
+
+KRAMA_INLINE std::string to_string(const StallReport& r) {
   std::string text = fmt::format("stalled: {} \"{}\" on communicator \"{}\" has waited {:.1f} s",
                                  r.operation, r.what, r.communicator, r.seconds);
   if (!r.awaited_from.empty()) {
@@ -42,9 +55,7 @@ inline std::string to_string(const StallReport& r) {
   return text + " (limit: KRAMA_WATCHDOG_SECONDS; 0 means none)";
 }
 
-/// How long a wait may see nothing arrive: KRAMA_WATCHDOG_SECONDS, or 300; 0 means for ever.
-/// \throws Error when the variable is not a number, 0 or more.
-inline double default_watchdog_seconds() {
+KRAMA_INLINE double default_watchdog_seconds() {
   const char* text = std::getenv("KRAMA_WATCHDOG_SECONDS");
   if (text == nullptr || *text == '\0') return 300.0;
   char* end = nullptr;
@@ -55,3 +66,5 @@ inline double default_watchdog_seconds() {
 }
 
 }  // namespace krama
+
+#endif  // KRAMA_DEFINITIONS

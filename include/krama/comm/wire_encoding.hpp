@@ -16,6 +16,7 @@
 #include <krama/core/dtype.hpp>
 #include <krama/core/error.hpp>
 #include <krama/core/random.hpp>
+#include <krama/definitions.hpp>
 
 namespace krama {
 
@@ -39,53 +40,20 @@ struct WireEncoding {
 };
 
 /// \throws Error where an encoding cannot be that of a sum of `n` elements of this type.
-inline void check_encoding(const WireEncoding& e, DType type, std::int64_t n,
-                           std::string_view what) {
-  KRAMA_EXPECTS(
-      e.format == WireFormat::f32 || type == DType::f32,
-      "\"{}\": sums of {} cannot travel as {}, only sums of f32 can; leave the wire format "
-      "at f32, which sends them as they are",
-      what, name_of(type), name_of(e.format));
-  KRAMA_EXPECTS(e.residual.empty() || static_cast<std::int64_t>(e.residual.size()) == n,
-                "\"{}\": {} residuals for {} elements; wanted one each, or none", what,
-                e.residual.size(), n);
-}
+void check_encoding(const WireEncoding& e, DType type, std::int64_t n, std::string_view what);
 
 namespace comm::detail {
 
 /// The scale of a block whose largest magnitude has these bits: a little more than m / 127, with the
 /// lowest 7 bits 0. So q * scale, |q| <= 127, is a product of 7 and 17 bits and exact in f32: it is
 /// the same number in every executable, contracted with an addition or not. NaN where m is not finite.
-inline float int8_scale(std::uint32_t m) {
-  if (m >= 0x7f800000U) return std::bit_cast<float>(0x7fc00000U);
-  if (m == 0) return 0.0F;
-  const auto u = std::bit_cast<std::uint32_t>(std::bit_cast<float>(m) / 127.0F);
-  return std::bit_cast<float>((u & ~0x7fU) + 0x80U);
-}
+float int8_scale(std::uint32_t m);
 
 /// random[i] = uniform(key, first + i), i < n <= wire_block.
-inline void uniforms(const RandomKey& key, std::uint64_t first, std::int64_t n, float* random) {
-  std::uint32_t words[wire_block + 8];
-  const std::uint64_t begin = first >> 2U;
-  const std::uint64_t end = ((first + static_cast<std::uint64_t>(n) - 1) >> 2U) + 1;
-  for (std::uint64_t g = begin; g < end; ++g) {
-    const auto four = philox(key, g);
-    for (std::size_t k = 0; k < 4; ++k) words[4 * (g - begin) + k] = four[k];
-  }
-  const std::uint32_t* from = words + (first & 3U);
-  for (std::int64_t i = 0; i < n; ++i) random[i] = static_cast<float>(from[i] >> 8U) * 0x1p-24F;
-}
+void uniforms(const RandomKey& key, std::uint64_t first, std::int64_t n, float* random);
 
 /// Stochastic rounding: y goes up with the probability of its fraction, so that the mean is y.
-inline void quantise(const float* v, float scale, const float* random, std::int64_t n,
-                     std::int8_t* q) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    const float y = v[i] / scale;
-    const float below = std::floor(y);
-    const float up = random[i] < y - below ? 1.0F : 0.0F;
-    q[i] = static_cast<std::int8_t>(std::min(127.0F, below + up));
-  }
-}
+void quantise(const float* v, float scale, const float* random, std::int64_t n, std::int8_t* q);
 
 /// Writes one block of n <= wire_block elements to `out`, and what its receiver will read to `read`.
 /// \return bytes written
@@ -97,8 +65,76 @@ std::int64_t encode_halves(const float* v, std::int64_t n, unsigned char* out, f
   std::memcpy(out, h, static_cast<std::size_t>(n) * sizeof(Half));
   return n * static_cast<std::int64_t>(sizeof(Half));
 }
-inline std::int64_t encode_int8(const float* v, std::int64_t n, const RandomKey& key,
-                                std::uint64_t first, unsigned char* out, float* read) {
+std::int64_t encode_int8(const float* v, std::int64_t n, const RandomKey& key, std::uint64_t first,
+                         unsigned char* out, float* read);
+
+/// Room that `decode_in_place` needs behind the elements.
+inline constexpr std::int64_t landing_slack = 4;  // floats
+
+/// Encodes `data[begin, begin + n)` of a buffer into that memory's first wire_bytes(format, n) bytes:
+/// the rank that sends a partial sum has no more use for it.
+void encode_in_place(const WireEncoding& e, float* data, std::int64_t begin, std::int64_t n);
+
+/// Where n encoded elements have to arrive so that `decode_in_place(format, slot, n)` finds them: at the
+/// end of n + landing_slack floats, so that decoding never writes over what it has still to read.
+unsigned char* landing(WireFormat format, float* slot, std::int64_t n);
+void decode_in_place(WireFormat format, float* slot, std::int64_t n);
+
+}  // namespace comm::detail
+}  // namespace krama
+
+#if KRAMA_DEFINITIONS
+
+namespace krama {
+
+KRAMA_INLINE void check_encoding(const WireEncoding& e, DType type, std::int64_t n,
+                                 std::string_view what) {
+  KRAMA_EXPECTS(
+      e.format == WireFormat::f32 || type == DType::f32,
+      "\"{}\": sums of {} cannot travel as {}, only sums of f32 can; leave the wire format "
+      "at f32, which sends them as they are",
+      what, name_of(type), name_of(e.format));
+  KRAMA_EXPECTS(e.residual.empty() || static_cast<std::int64_t>(e.residual.size()) == n,
+                "\"{}\": {} residuals for {} elements; wanted one each, or none", what,
+                e.residual.size(), n);
+}
+
+}  // namespace krama
+
+namespace krama::comm::detail {
+
+KRAMA_INLINE float int8_scale(std::uint32_t m) {
+  if (m >= 0x7f800000U) return std::bit_cast<float>(0x7fc00000U);
+  if (m == 0) return 0.0F;
+  const auto u = std::bit_cast<std::uint32_t>(std::bit_cast<float>(m) / 127.0F);
+  return std::bit_cast<float>((u & ~0x7fU) + 0x80U);
+}
+
+KRAMA_INLINE void uniforms(const RandomKey& key, std::uint64_t first, std::int64_t n,
+                           float* random) {
+  std::uint32_t words[wire_block + 8];
+  const std::uint64_t begin = first >> 2U;
+  const std::uint64_t end = ((first + static_cast<std::uint64_t>(n) - 1) >> 2U) + 1;
+  for (std::uint64_t g = begin; g < end; ++g) {
+    const auto four = philox(key, g);
+    for (std::size_t k = 0; k < 4; ++k) words[4 * (g - begin) + k] = four[k];
+  }
+  const std::uint32_t* from = words + (first & 3U);
+  for (std::int64_t i = 0; i < n; ++i) random[i] = static_cast<float>(from[i] >> 8U) * 0x1p-24F;
+}
+
+KRAMA_INLINE void quantise(const float* v, float scale, const float* random, std::int64_t n,
+                           std::int8_t* q) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float y = v[i] / scale;
+    const float below = std::floor(y);
+    const float up = random[i] < y - below ? 1.0F : 0.0F;
+    q[i] = static_cast<std::int8_t>(std::min(127.0F, below + up));
+  }
+}
+
+KRAMA_INLINE std::int64_t encode_int8(const float* v, std::int64_t n, const RandomKey& key,
+                                      std::uint64_t first, unsigned char* out, float* read) {
   std::uint32_t m = 0;  // by its bits, so that NaN is the largest
   for (std::int64_t i = 0; i < n; ++i) {
     m = std::max(m, std::bit_cast<std::uint32_t>(v[i]) & 0x7fffffffU);
@@ -116,13 +152,8 @@ inline std::int64_t encode_int8(const float* v, std::int64_t n, const RandomKey&
   return n + static_cast<std::int64_t>(sizeof(scale));
 }
 
-/// Room that `decode_in_place` needs behind the elements.
-inline constexpr std::int64_t landing_slack = 4;  // floats
-
-/// Encodes `data[begin, begin + n)` of a buffer into that memory's first wire_bytes(format, n) bytes:
-/// the rank that sends a partial sum has no more use for it.
-inline void encode_in_place(const WireEncoding& e, float* data, std::int64_t begin,
-                            std::int64_t n) {
+KRAMA_INLINE void encode_in_place(const WireEncoding& e, float* data, std::int64_t begin,
+                                  std::int64_t n) {
   float* v = data + begin;
   if (wire_bytes(e.format, n) == 4 * n) {  // as it is, and with it what is owed
     for (std::int64_t i = 0; i < n && !e.residual.empty(); ++i) {
@@ -161,14 +192,13 @@ inline void encode_in_place(const WireEncoding& e, float* data, std::int64_t beg
   }
 }
 
-/// Where n encoded elements have to arrive so that `decode_in_place(format, slot, n)` finds them: at the
-/// end of n + landing_slack floats, so that decoding never writes over what it has still to read.
-inline unsigned char* landing(WireFormat format, float* slot, std::int64_t n) {
+KRAMA_INLINE unsigned char* landing(WireFormat format, float* slot, std::int64_t n) {
   auto* bytes = reinterpret_cast<unsigned char*>(slot);
   const std::int64_t wire = wire_bytes(format, n);
   return wire == 4 * n ? bytes : bytes + 4 * (n + landing_slack) - wire;
 }
-inline void decode_in_place(WireFormat format, float* slot, std::int64_t n) {
+
+KRAMA_INLINE void decode_in_place(WireFormat format, float* slot, std::int64_t n) {
   if (wire_bytes(format, n) == 4 * n) return;
   const unsigned char* in = landing(format, slot, n);
   const auto halves = [&]<class Half>(Half, float* to, std::int64_t count) {
@@ -202,5 +232,6 @@ inline void decode_in_place(WireFormat format, float* slot, std::int64_t n) {
   }
 }
 
-}  // namespace comm::detail
-}  // namespace krama
+}  // namespace krama::comm::detail
+
+#endif  // KRAMA_DEFINITIONS

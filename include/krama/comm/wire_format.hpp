@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include <krama/core/error.hpp>
+#include <krama/definitions.hpp>
 
 namespace krama {
 
@@ -39,19 +40,10 @@ constexpr std::string_view name_of(WireFormat f) {
 }
 
 /// The format of this name. \throws Error for any other text; `source` says where it came from
-inline WireFormat parse_wire_format(std::string_view text, std::string_view source) {
-  for (const auto f : {WireFormat::f32, WireFormat::bf16, WireFormat::f16, WireFormat::int8}) {
-    if (text == name_of(f)) return f;
-  }
-  throw Error(fmt::format("{} is \"{}\"; wanted f32, bf16, f16 or int8", source, text));
-}
+WireFormat parse_wire_format(std::string_view text, std::string_view source);
 
 /// KRAMA_WIRE, f32 when it is unset or empty.
-inline WireFormat default_wire_format() {
-  const char* value = std::getenv("KRAMA_WIRE");
-  if (value == nullptr || *value == '\0') return WireFormat::f32;
-  return parse_wire_format(value, "KRAMA_WIRE");
-}
+WireFormat default_wire_format();
 
 /// Bytes of a message of n elements that are `size` bytes each as they are. A single element in int8
 /// travels as it is: its scale would be as long.
@@ -70,3 +62,24 @@ constexpr std::int64_t wire_bytes(WireFormat f, std::int64_t n, std::int64_t siz
 }
 
 }  // namespace krama
+
+#if KRAMA_DEFINITIONS
+
+namespace krama {
+
+KRAMA_INLINE WireFormat parse_wire_format(std::string_view text, std::string_view source) {
+  for (const auto f : {WireFormat::f32, WireFormat::bf16, WireFormat::f16, WireFormat::int8}) {
+    if (text == name_of(f)) return f;
+  }
+  throw Error(fmt::format("{} is \"{}\"; wanted f32, bf16, f16 or int8", source, text));
+}
+
+KRAMA_INLINE WireFormat default_wire_format() {
+  const char* value = std::getenv("KRAMA_WIRE");
+  if (value == nullptr || *value == '\0') return WireFormat::f32;
+  return parse_wire_format(value, "KRAMA_WIRE");
+}
+
+}  // namespace krama
+
+#endif  // KRAMA_DEFINITIONS

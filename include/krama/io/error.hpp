@@ -9,6 +9,8 @@
 #include <system_error>
 #include <utility>
 
+#include <krama/definitions.hpp>
+
 namespace krama::io {
 
 /// The parts of a `FileError`. Only `file` and `what` are always there.
@@ -36,13 +38,7 @@ class FileError : public std::runtime_error {
   [[nodiscard]] const std::string& hint() const noexcept { return problem_.hint; }
 
  private:
-  static std::string compose(const FileProblem& p) {
-    std::string text = p.file + ": " + p.what;
-    if (!p.found.empty()) text += ": found " + p.found;
-    if (!p.wanted.empty()) text += (p.found.empty() ? ": wanted " : ", wanted ") + p.wanted;
-    if (!p.hint.empty()) text += " (" + p.hint + ")";
-    return text;
-  }
+  static std::string compose(const FileProblem& p);
 
   FileProblem problem_;
 };
@@ -51,7 +47,31 @@ namespace detail {
 
 /// `text` in quotes, fit for a message: bytes outside printable ASCII as \xNN, cut at `limit`
 /// bytes. Names come out of files that may be hostile; they must not reach a terminal as they are.
-inline std::string in_quotes(std::string_view text, std::size_t limit = 80) {
+std::string in_quotes(std::string_view text, std::size_t limit = 80);
+
+/// The system's words for an errno value (thread-safe, unlike std::strerror).
+inline std::string system_text(int error) { return std::generic_category().message(error); }
+
+}  // namespace detail
+}  // namespace krama::io
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::io {
+
+KRAMA_INLINE std::string FileError::compose(const FileProblem& p) {
+  std::string text = p.file + ": " + p.what;
+  if (!p.found.empty()) text += ": found " + p.found;
+  if (!p.wanted.empty()) text += (p.found.empty() ? ": wanted " : ", wanted ") + p.wanted;
+  if (!p.hint.empty()) text += " (" + p.hint + ")";
+  return text;
+}
+
+}  // namespace krama::io
+
+namespace krama::io::detail {
+
+KRAMA_INLINE std::string in_quotes(std::string_view text, std::size_t limit) {
   static constexpr char hex[] = "0123456789abcdef";
   std::string out = "\"";
   for (const char c : text.substr(0, limit)) {
@@ -68,8 +88,6 @@ inline std::string in_quotes(std::string_view text, std::size_t limit = 80) {
   return out;
 }
 
-/// The system's words for an errno value (thread-safe, unlike std::strerror).
-inline std::string system_text(int error) { return std::generic_category().message(error); }
+}  // namespace krama::io::detail
 
-}  // namespace detail
-}  // namespace krama::io
+#endif  // KRAMA_DEFINITIONS

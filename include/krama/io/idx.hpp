@@ -2,6 +2,7 @@
 // Copyright (c) the Krama authors
 #pragma once
 
+#include <krama/definitions.hpp>
 #include <krama/io/detail/bytes.hpp>
 #include <krama/io/element_type.hpp>
 #include <krama/io/error.hpp>
@@ -36,7 +37,29 @@ struct IdxArray {
 };
 
 namespace detail {
-[[nodiscard]] inline std::optional<ElementType> idx_type(std::uint8_t code) {
+[[nodiscard]] std::optional<ElementType> idx_type(std::uint8_t code);
+
+/// The largest header: magic and 255 extents.
+inline constexpr std::int64_t idx_header_limit = 4 + 4 * 255;
+}  // namespace detail
+
+/// Parses and checks an idx header: bytes 0 0, type, number of dimensions d, then d big-endian u32.
+/// `head`: the first bytes of the file, all of it or at least 1,024. `file_bytes`: size of the
+/// file, which must be exactly what the header asks for. Touches no file; `file` is for messages.
+[[nodiscard]] IdxHeader parse_idx_header(std::span<const std::byte> head, std::int64_t file_bytes,
+                                         const std::string& file);
+
+/// Reads an idx file of any type and rank. Throws FileError: missing, empty, gzip-compressed, wrong
+/// magic number, truncated, trailing bytes.
+[[nodiscard]] IdxArray read_idx(const std::filesystem::path& path);
+
+}  // namespace krama::io
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::io::detail {
+
+KRAMA_INLINE std::optional<ElementType> idx_type(std::uint8_t code) {
   switch (code) {
     case 0x08:
       return ElementType::u8;
@@ -55,15 +78,12 @@ namespace detail {
   }
 }
 
-/// The largest header: magic and 255 extents.
-inline constexpr std::int64_t idx_header_limit = 4 + 4 * 255;
-}  // namespace detail
+}  // namespace krama::io::detail
 
-/// Parses and checks an idx header: bytes 0 0, type, number of dimensions d, then d big-endian u32.
-/// `head`: the first bytes of the file, all of it or at least 1,024. `file_bytes`: size of the
-/// file, which must be exactly what the header asks for. Touches no file; `file` is for messages.
-[[nodiscard]] inline IdxHeader parse_idx_header(std::span<const std::byte> head,
-                                                std::int64_t file_bytes, const std::string& file) {
+namespace krama::io {
+
+KRAMA_INLINE IdxHeader parse_idx_header(std::span<const std::byte> head, std::int64_t file_bytes,
+                                        const std::string& file) {
   const auto at = [&](std::size_t i) { return std::to_integer<std::uint8_t>(head[i]); };
   const auto need = [&](std::int64_t bytes, const std::string& part) {
     if (static_cast<std::int64_t>(head.size()) < bytes) {
@@ -101,9 +121,7 @@ inline constexpr std::int64_t idx_header_limit = 4 + 4 * 255;
   return header;
 }
 
-/// Reads an idx file of any type and rank. Throws FileError: missing, empty, gzip-compressed, wrong
-/// magic number, truncated, trailing bytes.
-[[nodiscard]] inline IdxArray read_idx(const std::filesystem::path& path) {
+KRAMA_INLINE IdxArray read_idx(const std::filesystem::path& path) {
   const InputFile file(path);
   file.need(1, "an idx header");
   file.refuse_gzip();
@@ -119,3 +137,5 @@ inline constexpr std::int64_t idx_header_limit = 4 + 4 * 255;
 }
 
 }  // namespace krama::io
+
+#endif  // KRAMA_DEFINITIONS

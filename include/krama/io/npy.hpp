@@ -2,6 +2,7 @@
 // Copyright (c) the Krama authors
 #pragma once
 
+#include <krama/definitions.hpp>
 #include <krama/io/atomic_file.hpp>
 #include <krama/io/detail/bytes.hpp>
 #include <krama/io/element_type.hpp>
@@ -30,23 +31,8 @@ struct NpyArray {
 
 namespace detail {
 /// Reorders packed items from first-index-fastest to last-index-fastest.
-inline void fortran_to_c(std::span<const std::byte> from, std::span<std::byte> to,
-                         std::span<const std::int64_t> extents, std::int64_t item) {
-  const auto width = static_cast<std::size_t>(item);
-  std::vector<std::int64_t> index(extents.size(), 0);
-  std::vector<std::int64_t> stride(extents.size(), 1);
-  for (std::size_t d = 1; d < extents.size(); ++d) stride[d] = stride[d - 1] * extents[d - 1];
-  std::int64_t source = 0;
-  for (std::size_t at = 0; at < to.size(); at += width) {
-    std::memcpy(&to[at], &from[static_cast<std::size_t>(source) * width], width);
-    for (std::size_t d = extents.size(); d-- > 0;) {
-      source += stride[d];
-      if (++index[d] < extents[d]) break;
-      source -= stride[d] * extents[d];
-      index[d] = 0;
-    }
-  }
-}
+void fortran_to_c(std::span<const std::byte> from, std::span<std::byte> to,
+                  std::span<const std::int64_t> extents, std::int64_t item);
 }  // namespace detail
 
 /// Reads an npy file whose element type must be T's; nothing is converted. Throws FileError:
@@ -86,8 +72,56 @@ template <class T>
 
 /// The header that `write_npy` writes: version 1 where it fits, data at a multiple of 64 bytes.
 /// Throws FileError for a type that npy does not have (bfloat16, float8).
-[[nodiscard]] inline std::string npy_header(ElementType type, std::span<const std::int64_t> extents,
-                                            const std::string& file) {
+[[nodiscard]] std::string npy_header(ElementType type, std::span<const std::int64_t> extents,
+                                     const std::string& file);
+
+/// Writes a row-major array, replacing the file as a whole (AtomicFile). \pre the extents multiply
+/// to the number of values
+template <class T>
+void write_npy(const std::filesystem::path& path, std::span<const std::int64_t> extents,
+               std::span<const T> values) {
+  const auto want = detail::packed_bytes(extents, sizeof(T));
+  const auto bytes = std::as_bytes(values);
+  if (!want || *want != static_cast<std::int64_t>(bytes.size())) {
+    throw std::invalid_argument("write_npy: the extents do not multiply to the number of values");
+  }
+  const std::string head = npy_header(element_type_of<T>, extents, path.string());
+  AtomicFile file(path, static_cast<std::int64_t>(head.size() + bytes.size()));
+  file.write(head);
+  file.write(bytes);
+  file.commit();
+}
+
+}  // namespace krama::io
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::io::detail {
+
+KRAMA_INLINE void fortran_to_c(std::span<const std::byte> from, std::span<std::byte> to,
+                               std::span<const std::int64_t> extents, std::int64_t item) {
+  const auto width = static_cast<std::size_t>(item);
+  std::vector<std::int64_t> index(extents.size(), 0);
+  std::vector<std::int64_t> stride(extents.size(), 1);
+  for (std::size_t d = 1; d < extents.size(); ++d) stride[d] = stride[d - 1] * extents[d - 1];
+  std::int64_t source = 0;
+  for (std::size_t at = 0; at < to.size(); at += width) {
+    std::memcpy(&to[at], &from[static_cast<std::size_t>(source) * width], width);
+    for (std::size_t d = extents.size(); d-- > 0;) {
+      source += stride[d];
+      if (++index[d] < extents[d]) break;
+      source -= stride[d] * extents[d];
+      index[d] = 0;
+    }
+  }
+}
+
+}  // namespace krama::io::detail
+
+namespace krama::io {
+
+KRAMA_INLINE std::string npy_header(ElementType type, std::span<const std::int64_t> extents,
+                                    const std::string& file) {
   if (npy_name(type).empty()) {
     throw FileError({.file = file,
                      .what = "npy has no element type " + std::string(name_of(type)),
@@ -115,21 +149,6 @@ template <class T>
   return head + dict;
 }
 
-/// Writes a row-major array, replacing the file as a whole (AtomicFile). \pre the extents multiply
-/// to the number of values
-template <class T>
-void write_npy(const std::filesystem::path& path, std::span<const std::int64_t> extents,
-               std::span<const T> values) {
-  const auto want = detail::packed_bytes(extents, sizeof(T));
-  const auto bytes = std::as_bytes(values);
-  if (!want || *want != static_cast<std::int64_t>(bytes.size())) {
-    throw std::invalid_argument("write_npy: the extents do not multiply to the number of values");
-  }
-  const std::string head = npy_header(element_type_of<T>, extents, path.string());
-  AtomicFile file(path, static_cast<std::int64_t>(head.size() + bytes.size()));
-  file.write(head);
-  file.write(bytes);
-  file.commit();
-}
-
 }  // namespace krama::io
+
+#endif  // KRAMA_DEFINITIONS

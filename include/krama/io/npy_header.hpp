@@ -2,6 +2,7 @@
 // Copyright (c) the Krama authors
 #pragma once
 
+#include <krama/definitions.hpp>
 #include <krama/io/detail/bytes.hpp>
 #include <krama/io/element_type.hpp>
 #include <krama/io/error.hpp>
@@ -38,31 +39,7 @@ class NpyDictParser {
  public:
   NpyDictParser(std::string_view text, const std::string& file) : text_(text), file_(file) {}
 
-  void parse(NpyHeader& header) {
-    bool have_descr = false;
-    bool have_order = false;
-    bool have_shape = false;
-    expect('{');
-    while (!take('}')) {
-      const std::string key = string();
-      expect(':');
-      bool& have = key == "descr" ? have_descr : key == "fortran_order" ? have_order : have_shape;
-      if (&have == &have_shape && key != "shape") fail("unknown key " + in_quotes(key));
-      if (have) fail("key " + in_quotes(key) + " twice");
-      have = true;
-      if (key == "descr") header.descr = descr();
-      if (key == "fortran_order") header.fortran_order = boolean();
-      if (key == "shape") header.extents = shape();
-      if (!take(',')) {
-        expect('}');
-        break;
-      }
-    }
-    if (peek() != '\0') fail("text after the closing brace");
-    if (!have_descr) fail("key 'descr' is missing");
-    if (!have_order) fail("key 'fortran_order' is missing");
-    if (!have_shape) fail("key 'shape' is missing");
-  }
+  void parse(NpyHeader& header);
 
  private:
   [[noreturn]] void fail(const std::string& why) const {
@@ -72,77 +49,18 @@ class NpyDictParser {
     return "at character " + std::to_string(pos_) + " of " + in_quotes(text_, 200);
   }
 
-  char peek() {
-    const std::string_view blank = " \t\n\r";
-    while (pos_ < text_.size() && blank.find(text_[pos_]) != std::string_view::npos) ++pos_;
-    if (pos_ == text_.size()) return '\0';
-    if (text_[pos_] == '\0') fail("a zero byte");
-    return text_[pos_];
-  }
-  bool take(char c) {
-    if (peek() != c) return false;
-    ++pos_;
-    return true;
-  }
+  char peek();
+  bool take(char c);
   void expect(char c) {
     if (!take(c)) fail(std::string("no '") + c + "' where one belongs");
   }
-  bool take_word(std::string_view word) {
-    peek();
-    if (text_.substr(pos_, word.size()) != word) return false;
-    pos_ += word.size();
-    return true;
-  }
+  bool take_word(std::string_view word);
 
-  std::string string() {
-    const char quote = peek();
-    if (quote != '\'' && quote != '"') fail("no string where one belongs");
-    const std::size_t end = text_.find(quote, ++pos_);
-    if (end == std::string_view::npos) fail("a string without end");
-    std::string out(text_.substr(pos_, end - pos_));
-    if (out.find('\\') != std::string::npos) fail("an escape sequence");
-    pos_ = end + 1;
-    return out;
-  }
-  std::string descr() {
-    if (peek() == '[') {
-      throw FileError({.file = file_,
-                       .what = "holds a structured array",
-                       .wanted = "plain numbers",
-                       .hint = "save the fields one by one"});
-    }
-    return string();
-  }
-  bool boolean() {
-    if (take_word("True")) return true;
-    if (take_word("False")) return false;
-    fail("neither True nor False");
-  }
-  std::int64_t integer() {
-    if (peek() == '-') fail("a negative extent");
-    if (std::isdigit(static_cast<unsigned char>(peek())) == 0) fail("no number where one belongs");
-    std::int64_t value = 0;
-    for (; pos_ < text_.size() && text_[pos_] >= '0' && text_[pos_] <= '9'; ++pos_) {
-      const std::int64_t digit = text_[pos_] - '0';
-      if (value > (std::numeric_limits<std::int64_t>::max() - digit) / 10)
-        fail("too large a number");
-      value = value * 10 + digit;
-    }
-    take('L');  // Python 2 wrote long integers so
-    return value;
-  }
-  std::vector<std::int64_t> shape() {
-    std::vector<std::int64_t> extents;
-    expect('(');
-    while (!take(')')) {
-      extents.push_back(integer());
-      if (take(',')) continue;
-      if (extents.size() == 1 && peek() == ')') fail("a number in brackets where a tuple belongs");
-      expect(')');
-      break;
-    }
-    return extents;
-  }
+  std::string string();
+  std::string descr();
+  bool boolean();
+  std::int64_t integer();
+  std::vector<std::int64_t> shape();
 
   std::string_view text_;
   const std::string& file_;
@@ -150,7 +68,133 @@ class NpyDictParser {
 };
 
 /// Type and byte order of a descr such as "<f4", ">i8" or "|u1".
-inline void parse_npy_descr(NpyHeader& header, const std::string& file) {
+void parse_npy_descr(NpyHeader& header, const std::string& file);
+
+inline constexpr std::int64_t npy_header_limit = 1'000'000;
+
+/// Bytes before the dict: magic, version, length field; and the offset of the data.
+struct NpyPrelude {
+  std::int64_t dict_offset = 0;
+  std::int64_t data_offset = 0;
+};
+
+/// Parses magic, version and header length out of the first (up to) 12 bytes.
+[[nodiscard]] NpyPrelude parse_npy_prelude(std::span<const std::byte> head, std::int64_t file_bytes,
+                                           const std::string& file);
+}  // namespace detail
+
+/// Parses and checks an npy header (format versions 1 to 3). `head`: the file from its start to the
+/// end of the header at least. `file_bytes`: the file's size, which must fit. Touches no file.
+[[nodiscard]] NpyHeader parse_npy_header(std::span<const std::byte> head, std::int64_t file_bytes,
+                                         const std::string& file);
+
+}  // namespace krama::io
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::io::detail {
+
+KRAMA_INLINE void NpyDictParser::parse(NpyHeader& header) {
+  bool have_descr = false;
+  bool have_order = false;
+  bool have_shape = false;
+  expect('{');
+  while (!take('}')) {
+    const std::string key = string();
+    expect(':');
+    bool& have = key == "descr" ? have_descr : key == "fortran_order" ? have_order : have_shape;
+    if (&have == &have_shape && key != "shape") fail("unknown key " + in_quotes(key));
+    if (have) fail("key " + in_quotes(key) + " twice");
+    have = true;
+    if (key == "descr") header.descr = descr();
+    if (key == "fortran_order") header.fortran_order = boolean();
+    if (key == "shape") header.extents = shape();
+    if (!take(',')) {
+      expect('}');
+      break;
+    }
+  }
+  if (peek() != '\0') fail("text after the closing brace");
+  if (!have_descr) fail("key 'descr' is missing");
+  if (!have_order) fail("key 'fortran_order' is missing");
+  if (!have_shape) fail("key 'shape' is missing");
+}
+
+KRAMA_INLINE char NpyDictParser::peek() {
+  const std::string_view blank = " \t\n\r";
+  while (pos_ < text_.size() && blank.find(text_[pos_]) != std::string_view::npos) ++pos_;
+  if (pos_ == text_.size()) return '\0';
+  if (text_[pos_] == '\0') fail("a zero byte");
+  return text_[pos_];
+}
+
+KRAMA_INLINE bool NpyDictParser::take(char c) {
+  if (peek() != c) return false;
+  ++pos_;
+  return true;
+}
+
+KRAMA_INLINE bool NpyDictParser::take_word(std::string_view word) {
+  peek();
+  if (text_.substr(pos_, word.size()) != word) return false;
+  pos_ += word.size();
+  return true;
+}
+
+KRAMA_INLINE std::string NpyDictParser::string() {
+  const char quote = peek();
+  if (quote != '\'' && quote != '"') fail("no string where one belongs");
+  const std::size_t end = text_.find(quote, ++pos_);
+  if (end == std::string_view::npos) fail("a string without end");
+  std::string out(text_.substr(pos_, end - pos_));
+  if (out.find('\\') != std::string::npos) fail("an escape sequence");
+  pos_ = end + 1;
+  return out;
+}
+
+KRAMA_INLINE std::string NpyDictParser::descr() {
+  if (peek() == '[') {
+    throw FileError({.file = file_,
+                     .what = "holds a structured array",
+                     .wanted = "plain numbers",
+                     .hint = "save the fields one by one"});
+  }
+  return string();
+}
+
+KRAMA_INLINE bool NpyDictParser::boolean() {
+  if (take_word("True")) return true;
+  if (take_word("False")) return false;
+  fail("neither True nor False");
+}
+
+KRAMA_INLINE std::int64_t NpyDictParser::integer() {
+  if (peek() == '-') fail("a negative extent");
+  if (std::isdigit(static_cast<unsigned char>(peek())) == 0) fail("no number where one belongs");
+  std::int64_t value = 0;
+  for (; pos_ < text_.size() && text_[pos_] >= '0' && text_[pos_] <= '9'; ++pos_) {
+    const std::int64_t digit = text_[pos_] - '0';
+    if (value > (std::numeric_limits<std::int64_t>::max() - digit) / 10) fail("too large a number");
+    value = value * 10 + digit;
+  }
+  take('L');  // Python 2 wrote long integers so
+  return value;
+}
+
+KRAMA_INLINE std::vector<std::int64_t> NpyDictParser::shape() {
+  std::vector<std::int64_t> extents;
+  expect('(');
+  while (!take(')')) {
+    extents.push_back(integer());
+    if (take(',')) continue;
+    if (extents.size() == 1 && peek() == ')') fail("a number in brackets where a tuple belongs");
+    expect(')');
+    break;
+  }
+  return extents;
+}
+
+KRAMA_INLINE void parse_npy_descr(NpyHeader& header, const std::string& file) {
   const std::string& descr = header.descr;
   const char order = descr.empty() ? '\0' : descr[0];
   const bool has_order = order == '<' || order == '>' || order == '|' || order == '=';
@@ -175,18 +219,8 @@ inline void parse_npy_descr(NpyHeader& header, const std::string& file) {
   header.swapped = order == '>' && size_of(*type) > 1;
 }
 
-inline constexpr std::int64_t npy_header_limit = 1'000'000;
-
-/// Bytes before the dict: magic, version, length field; and the offset of the data.
-struct NpyPrelude {
-  std::int64_t dict_offset = 0;
-  std::int64_t data_offset = 0;
-};
-
-/// Parses magic, version and header length out of the first (up to) 12 bytes.
-[[nodiscard]] inline NpyPrelude parse_npy_prelude(std::span<const std::byte> head,
-                                                  std::int64_t file_bytes,
-                                                  const std::string& file) {
+KRAMA_INLINE NpyPrelude parse_npy_prelude(std::span<const std::byte> head, std::int64_t file_bytes,
+                                          const std::string& file) {
   static constexpr std::string_view magic = "\x93NUMPY";
   const std::size_t overlap = std::min(head.size(), magic.size());
   const std::string_view start(reinterpret_cast<const char*>(head.data()), overlap);
@@ -223,12 +257,13 @@ struct NpyPrelude {
   }
   return prelude;
 }
-}  // namespace detail
 
-/// Parses and checks an npy header (format versions 1 to 3). `head`: the file from its start to the
-/// end of the header at least. `file_bytes`: the file's size, which must fit. Touches no file.
-[[nodiscard]] inline NpyHeader parse_npy_header(std::span<const std::byte> head,
-                                                std::int64_t file_bytes, const std::string& file) {
+}  // namespace krama::io::detail
+
+namespace krama::io {
+
+KRAMA_INLINE NpyHeader parse_npy_header(std::span<const std::byte> head, std::int64_t file_bytes,
+                                        const std::string& file) {
   const auto prelude = detail::parse_npy_prelude(head, file_bytes, file);
   if (static_cast<std::int64_t>(head.size()) < prelude.data_offset) {
     throw InputFile::truncated(file, prelude.data_offset, file_bytes, "the npy header");
@@ -257,3 +292,5 @@ struct NpyPrelude {
 }
 
 }  // namespace krama::io
+
+#endif  // KRAMA_DEFINITIONS

@@ -2,6 +2,7 @@
 // Copyright (c) the Krama authors
 #pragma once
 
+#include <krama/definitions.hpp>
 #include <krama/io/detail/bytes.hpp>
 #include <krama/io/detail/safetensors_sax.hpp>
 #include <krama/io/error.hpp>
@@ -31,9 +32,47 @@ namespace detail {
 inline constexpr std::uint64_t safetensors_header_limit = 100'000'000;
 
 /// Checks the length field against the limit and the file. \return bytes of JSON
-[[nodiscard]] inline std::int64_t check_safetensors_length(std::uint64_t length,
-                                                           std::int64_t file_bytes,
-                                                           const std::string& file) {
+[[nodiscard]] std::int64_t check_safetensors_length(std::uint64_t length, std::int64_t file_bytes,
+                                                    const std::string& file);
+
+/// One tensor: its span must be inside the data and as long as type and shape say.
+void check_entry(const TensorEntry& t, std::int64_t data_bytes, const std::string& file);
+
+/// Sorted tensors must follow each other without gap or overlap and end with the data.
+void check_tiling(const std::vector<TensorEntry>& sorted, std::int64_t data_bytes,
+                  const std::string& file);
+
+/// No two tensors (entries or specs) may have one name.
+template <class Named>
+void check_names(const std::vector<Named>& tensors, const std::string& file) {
+  std::vector<std::string_view> names;
+  names.reserve(tensors.size());
+  for (const Named& t : tensors) names.push_back(t.name);
+  std::ranges::sort(names);
+  const auto twice = std::ranges::adjacent_find(names);
+  if (twice != names.end()) {
+    throw FileError(
+        {.file = file, .what = "duplicate key: tensor " + in_quotes(*twice) + " twice"});
+  }
+}
+
+}  // namespace detail
+
+/// Parses and checks the JSON of a safetensors header. `data_bytes`: bytes behind it in the file.
+/// Everything that can be wrong is found here, before a byte of data is read or allocated for: it
+/// is O(n log n) in the number of tensors. Touches no file; `file` is for messages.
+[[nodiscard]] SafetensorsHeader parse_safetensors_header(std::string_view json,
+                                                         std::int64_t data_bytes,
+                                                         const std::string& file);
+
+}  // namespace krama::io
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::io::detail {
+
+KRAMA_INLINE std::int64_t check_safetensors_length(std::uint64_t length, std::int64_t file_bytes,
+                                                   const std::string& file) {
   if (length < 2 || length > safetensors_header_limit) {
     throw FileError({.file = file,
                      .what = "bad safetensors header length",
@@ -48,8 +87,8 @@ inline constexpr std::uint64_t safetensors_header_limit = 100'000'000;
   return bytes;
 }
 
-/// One tensor: its span must be inside the data and as long as type and shape say.
-inline void check_entry(const TensorEntry& t, std::int64_t data_bytes, const std::string& file) {
+KRAMA_INLINE void check_entry(const TensorEntry& t, std::int64_t data_bytes,
+                              const std::string& file) {
   const auto fail = [&](const std::string& what, const std::string& found,
                         const std::string& wanted) {
     throw FileError({.file = file,
@@ -74,9 +113,8 @@ inline void check_entry(const TensorEntry& t, std::int64_t data_bytes, const std
   }
 }
 
-/// Sorted tensors must follow each other without gap or overlap and end with the data.
-inline void check_tiling(const std::vector<TensorEntry>& sorted, std::int64_t data_bytes,
-                         const std::string& file) {
+KRAMA_INLINE void check_tiling(const std::vector<TensorEntry>& sorted, std::int64_t data_bytes,
+                               const std::string& file) {
   std::int64_t cursor = 0;
   for (const TensorEntry& t : sorted) {
     if (t.begin != cursor) {
@@ -97,28 +135,13 @@ inline void check_tiling(const std::vector<TensorEntry>& sorted, std::int64_t da
   }
 }
 
-/// No two tensors (entries or specs) may have one name.
-template <class Named>
-void check_names(const std::vector<Named>& tensors, const std::string& file) {
-  std::vector<std::string_view> names;
-  names.reserve(tensors.size());
-  for (const Named& t : tensors) names.push_back(t.name);
-  std::ranges::sort(names);
-  const auto twice = std::ranges::adjacent_find(names);
-  if (twice != names.end()) {
-    throw FileError(
-        {.file = file, .what = "duplicate key: tensor " + in_quotes(*twice) + " twice"});
-  }
-}
+}  // namespace krama::io::detail
 
-}  // namespace detail
+namespace krama::io {
 
-/// Parses and checks the JSON of a safetensors header. `data_bytes`: bytes behind it in the file.
-/// Everything that can be wrong is found here, before a byte of data is read or allocated for: it
-/// is O(n log n) in the number of tensors. Touches no file; `file` is for messages.
-[[nodiscard]] inline SafetensorsHeader parse_safetensors_header(std::string_view json,
-                                                                std::int64_t data_bytes,
-                                                                const std::string& file) {
+KRAMA_INLINE SafetensorsHeader parse_safetensors_header(std::string_view json,
+                                                        std::int64_t data_bytes,
+                                                        const std::string& file) {
   const auto fail = [&](const std::string& found, const std::string& wanted) {
     throw FileError(
         {.file = file, .what = "bad safetensors header", .found = found, .wanted = wanted});
@@ -142,3 +165,5 @@ void check_names(const std::vector<Named>& tensors, const std::string& file) {
 }
 
 }  // namespace krama::io
+
+#endif  // KRAMA_DEFINITIONS

@@ -2,6 +2,7 @@
 // Copyright (c) the Krama authors
 #pragma once
 
+#include <krama/definitions.hpp>
 #include <krama/io/element_type.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -31,7 +32,15 @@ struct TensorEntry {
 };
 
 /// "[2, 3]", for messages.
-[[nodiscard]] inline std::string to_text(std::span<const std::int64_t> extents) {
+[[nodiscard]] std::string to_text(std::span<const std::int64_t> extents);
+
+}  // namespace krama::io
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::io {
+
+KRAMA_INLINE std::string to_text(std::span<const std::int64_t> extents) {
   std::string text = "[";
   for (std::size_t d = 0; d < extents.size(); ++d) {
     text += (d == 0 ? "" : ", ") + std::to_string(extents[d]);
@@ -40,3 +49,5 @@ struct TensorEntry {
 }
 
 }  // namespace krama::io
+
+#endif  // KRAMA_DEFINITIONS

@@ -2,6 +2,7 @@
 // Copyright (c) the Krama authors
 #pragma once
 
+#include <krama/definitions.hpp>
 #include <krama/io/error.hpp>
 #include <krama/io/file.hpp>
 #include <cmath>
@@ -27,7 +28,21 @@ struct TextSplit {
 };
 
 /// Reads a text. Throws FileError if it is missing, a folder, empty or gzip-compressed.
-[[nodiscard]] inline Text read_text(const std::filesystem::path& path) {
+[[nodiscard]] Text read_text(const std::filesystem::path& path);
+
+/// Holds out the last `fraction` of the text (rounded down to bytes), the part that no training
+/// sees. Throws FileError if the fraction is not in [0, 1), or if it is positive and nothing would
+/// be held out.
+[[nodiscard]] TextSplit split(const Text& text, double fraction);
+TextSplit split(Text&&, double) = delete;  // the parts would refer to a text that is gone
+
+}  // namespace krama::io
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::io {
+
+KRAMA_INLINE Text read_text(const std::filesystem::path& path) {
   const InputFile file(path);
   file.need(1, "text");
   file.refuse_gzip();
@@ -37,10 +52,7 @@ struct TextSplit {
   return text;
 }
 
-/// Holds out the last `fraction` of the text (rounded down to bytes), the part that no training
-/// sees. Throws FileError if the fraction is not in [0, 1), or if it is positive and nothing would
-/// be held out.
-[[nodiscard]] inline TextSplit split(const Text& text, double fraction) {
+KRAMA_INLINE TextSplit split(const Text& text, double fraction) {
   if (!(fraction >= 0.0 && fraction < 1.0)) {
     throw FileError({.file = text.file,
                      .what = "bad hold-out fraction",
@@ -58,6 +70,7 @@ struct TextSplit {
   }
   return {.train = all.first(all.size() - held), .held_out = all.last(held)};
 }
-TextSplit split(Text&&, double) = delete;  // the parts would refer to a text that is gone
 
 }  // namespace krama::io
+
+#endif  // KRAMA_DEFINITIONS

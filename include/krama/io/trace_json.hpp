@@ -2,6 +2,7 @@
 // Copyright (c) the Krama authors
 #pragma once
 
+#include <krama/definitions.hpp>
 #include <krama/io/atomic_file.hpp>
 #include <krama/io/detail/fixed_number.hpp>
 #include <cmath>
@@ -31,24 +32,14 @@ class TraceWriter {
   }
 
   /// Names a process; processes are shown in the order of `sort_index`.
-  void process(std::int64_t pid, std::string_view name, std::int64_t sort_index) {
-    metadata("process_name", {.pid = pid}, "name", text(name));
-    metadata("process_sort_index", {.pid = pid}, "sort_index", std::to_string(sort_index));
-  }
+  void process(std::int64_t pid, std::string_view name, std::int64_t sort_index);
   /// Names a thread of a process.
-  void thread(TraceLane lane, std::string_view name, std::int64_t sort_index) {
-    metadata("thread_name", lane, "name", text(name));
-    metadata("thread_sort_index", lane, "sort_index", std::to_string(sort_index));
-  }
+  void thread(TraceLane lane, std::string_view name, std::int64_t sort_index);
 
   /// Something that took from `start` to `start + duration`. `args`: an object that the viewer
   /// shows.
   void complete(TraceLane lane, std::string_view name, std::string_view category, double start,
-                double duration, const nlohmann::json& args = nullptr) {
-    if (!(duration >= 0.0)) throw std::invalid_argument("TraceWriter: negative duration");
-    event("X", lane, name, category, start,
-          ",\"dur\":" + number(duration) + (args.is_null() ? "" : ",\"args\":" + dump(args)));
-  }
+                double duration, const nlohmann::json& args = nullptr);
   /// A moment.
   void instant(TraceLane lane, std::string_view name, std::string_view category, double time) {
     event("i", lane, name, category, time, ",\"s\":\"t\"");
@@ -66,10 +57,7 @@ class TraceWriter {
   }
 
   /// Ends the list and puts the file in place.
-  void commit() {
-    file_.write(std::string_view("\n]}\n"));
-    file_.commit();
-  }
+  void commit();
 
  private:
   static std::string dump(const nlohmann::json& value) {
@@ -78,34 +66,78 @@ class TraceWriter {
   static std::string text(std::string_view value) { return dump(nlohmann::json(value)); }
 
   /// Nanosecond resolution.
-  static std::string number(double value) {
-    // 1e15 us are 32 years: more is a mistake in the caller's clock.
-    if (!(std::abs(value) < 1e15)) throw std::invalid_argument("TraceWriter: impossible time");
-    return detail::fixed_number(value, 3);
-  }
+  static std::string number(double value);
 
   static std::string place(TraceLane lane) {
     return ",\"pid\":" + std::to_string(lane.pid) + ",\"tid\":" + std::to_string(lane.tid);
   }
 
   void metadata(std::string_view what, TraceLane lane, std::string_view key,
-                const std::string& value) {
-    append("{\"ph\":\"M\",\"name\":\"" + std::string(what) + '"' + place(lane) + ",\"args\":{\"" +
-           std::string(key) + "\":" + value + "}}");
-  }
+                const std::string& value);
   void event(std::string_view phase, TraceLane lane, std::string_view name,
-             std::string_view category, double time, const std::string& rest) {
-    append("{\"ph\":\"" + std::string(phase) + "\",\"name\":" + text(name) +
-           ",\"cat\":" + text(category) + place(lane) + ",\"ts\":" + number(time) + rest + '}');
-  }
-  void append(const std::string& json) {
-    file_.write(std::string_view(first_ ? "\n" : ",\n"));
-    file_.write(std::string_view(json));
-    first_ = false;
-  }
+             std::string_view category, double time, const std::string& rest);
+  void append(const std::string& json);
 
   AtomicFile file_;
   bool first_ = true;
 };
 
 }  // namespace krama::io
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::io {
+
+KRAMA_INLINE void TraceWriter::process(std::int64_t pid, std::string_view name,
+                                       std::int64_t sort_index) {
+  metadata("process_name", {.pid = pid}, "name", text(name));
+  metadata("process_sort_index", {.pid = pid}, "sort_index", std::to_string(sort_index));
+}
+
+KRAMA_INLINE void TraceWriter::thread(TraceLane lane, std::string_view name,
+                                      std::int64_t sort_index) {
+  metadata("thread_name", lane, "name", text(name));
+  metadata("thread_sort_index", lane, "sort_index", std::to_string(sort_index));
+}
+
+KRAMA_INLINE void TraceWriter::complete(TraceLane lane, std::string_view name,
+                                        std::string_view category, double start, double duration,
+                                        const nlohmann::json& args) {
+  if (!(duration >= 0.0)) throw std::invalid_argument("TraceWriter: negative duration");
+  event("X", lane, name, category, start,
+        ",\"dur\":" + number(duration) + (args.is_null() ? "" : ",\"args\":" + dump(args)));
+}
+
+KRAMA_INLINE void TraceWriter::commit() {
+  file_.write(std::string_view("\n]}\n"));
+  file_.commit();
+}
+
+KRAMA_INLINE std::string TraceWriter::number(double value) {
+  // 1e15 us are 32 years: more is a mistake in the caller's clock.
+  if (!(std::abs(value) < 1e15)) throw std::invalid_argument("TraceWriter: impossible time");
+  return detail::fixed_number(value, 3);
+}
+
+KRAMA_INLINE void TraceWriter::metadata(std::string_view what, TraceLane lane, std::string_view key,
+                                        const std::string& value) {
+  append("{\"ph\":\"M\",\"name\":\"" + std::string(what) + '"' + place(lane) + ",\"args\":{\"" +
+         std::string(key) + "\":" + value + "}}");
+}
+
+KRAMA_INLINE void TraceWriter::event(std::string_view phase, TraceLane lane, std::string_view name,
+                                     std::string_view category, double time,
+                                     const std::string& rest) {
+  append("{\"ph\":\"" + std::string(phase) + "\",\"name\":" + text(name) +
+         ",\"cat\":" + text(category) + place(lane) + ",\"ts\":" + number(time) + rest + '}');
+}
+
+KRAMA_INLINE void TraceWriter::append(const std::string& json) {
+  file_.write(std::string_view(first_ ? "\n" : ",\n"));
+  file_.write(std::string_view(json));
+  first_ = false;
+}
+
+}  // namespace krama::io
+
+#endif  // KRAMA_DEFINITIONS

@@ -5,6 +5,8 @@
 #include <Kokkos_Core.hpp>
 #include <type_traits>
 
+#include <krama/core/concepts.hpp>
+#include <krama/definitions.hpp>
 #include <krama/kernels/detail/gemm_args.hpp>
 #include <krama/kernels/detail/gemm_cublas.hpp>
 #include <krama/kernels/detail/gemm_device.hpp>
@@ -172,5 +174,12 @@ void bias_grad(const E& exec, TensorRef<TY, 2, M> dy, TensorRef<A, 1, M> db) {
                      (dy.extent(1) + Kernel::width - 1) / Kernel::width,
                      Kernel{dy.data(), db.data(), dy.extent(0), dy.extent(1)});
 }
+
+KRAMA_INSTANCE(void detail::gemm_any(const exec_of<DefaultDevice>&,
+                                     const detail::GemmArgs<float, float, float>&));
+KRAMA_INSTANCE(void detail::gemm_batched(const exec_of<DefaultDevice>&,
+                                         const detail::GemmArgs<float, float, float>&,
+                                         const detail::BatchStrides&, std::int64_t));
+KRAMA_INSTANCE(void detail::gemm_serial(const detail::GemmArgs<float, float, float>&));
 
 }  // namespace krama::kernels

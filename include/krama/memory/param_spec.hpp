@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <krama/core/extents.hpp>
+#include <krama/definitions.hpp>
 
 namespace krama {
 
@@ -57,19 +58,7 @@ struct ParamInfo {
 class ParamSpec {
  public:
   void operator()(std::string_view name, const Shape& extents, Init init,
-                  ParamOptions options = {}) {
-    std::string full = prefix_.empty() ? std::string(name) : prefix_ + "." + std::string(name);
-    for (const auto& p : infos_) {
-      KRAMA_EXPECTS(p.name != full, "two parameters are called \"{}\"", full);
-    }
-    if (options.buffer) {
-      KRAMA_EXPECTS(options.tie.empty(), "buffer \"{}\" is tied to \"{}\"; buffers cannot be tied",
-                    full, options.tie);
-      options.frozen = true;
-      options.decay = false;
-    }
-    infos_.push_back({std::move(full), extents, init, std::move(options)});
-  }
+                  ParamOptions options = {});
 
   /// Runs `declare` with `name` added to the prefix.
   template <class Declare>
@@ -90,14 +79,38 @@ class ParamSpec {
   std::vector<ParamInfo> infos_;
 };
 
-inline Init Init::kaiming_uniform(std::int64_t fan_in, double gain) {
+}  // namespace krama
+
+#if KRAMA_DEFINITIONS
+
+namespace krama {
+
+KRAMA_INLINE void ParamSpec::operator()(std::string_view name, const Shape& extents, Init init,
+                                        ParamOptions options) {
+  std::string full = prefix_.empty() ? std::string(name) : prefix_ + "." + std::string(name);
+  for (const auto& p : infos_) {
+    KRAMA_EXPECTS(p.name != full, "two parameters are called \"{}\"", full);
+  }
+  if (options.buffer) {
+    KRAMA_EXPECTS(options.tie.empty(), "buffer \"{}\" is tied to \"{}\"; buffers cannot be tied",
+                  full, options.tie);
+    options.frozen = true;
+    options.decay = false;
+  }
+  infos_.push_back({std::move(full), extents, init, std::move(options)});
+}
+
+KRAMA_INLINE Init Init::Init::kaiming_uniform(std::int64_t fan_in, double gain) {
   KRAMA_EXPECTS(fan_in > 0, "kaiming_uniform: fan-in must be positive, not {}", fan_in);
   return uniform(gain * std::sqrt(3.0 / static_cast<double>(fan_in)));
 }
-inline Init Init::xavier_uniform(std::int64_t fan_in, std::int64_t fan_out) {
+
+KRAMA_INLINE Init Init::Init::xavier_uniform(std::int64_t fan_in, std::int64_t fan_out) {
   KRAMA_EXPECTS(fan_in + fan_out > 0, "xavier_uniform: fans must be positive, not {} and {}",
                 fan_in, fan_out);
   return uniform(std::sqrt(6.0 / static_cast<double>(fan_in + fan_out)));
 }
 
 }  // namespace krama
+
+#endif  // KRAMA_DEFINITIONS

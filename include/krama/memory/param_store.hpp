@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <krama/core/random.hpp>
+#include <krama/definitions.hpp>
 #include <krama/memory/flat_array.hpp>
 #include <krama/memory/param_spec.hpp>
 #include <krama/tensor/copy.hpp>
@@ -37,13 +38,7 @@ struct Segment {
 };
 
 /// FNV-1a, 64 bits: for names and layouts, where a collision costs a wrong check, not wrong numbers.
-inline std::uint64_t fnv1a(std::string_view text, std::uint64_t hash = 0xcbf29ce484222325U) {
-  for (const char c : text) {
-    hash ^= static_cast<std::uint8_t>(c);
-    hash *= 0x100000001b3U;
-  }
-  return hash;
-}
+std::uint64_t fnv1a(std::string_view text, std::uint64_t hash = 0xcbf29ce484222325U);
 
 /// All parameters of a model: flat arrays of values and gradients in `accum_t<T>`, cut into chunks
 /// of 256 elements so that no chunk belongs to two tensors (tails are padded with zeros that stay
@@ -254,3 +249,19 @@ class ParamStore {
 };
 
 }  // namespace krama
+
+#if KRAMA_DEFINITIONS
+
+namespace krama {
+
+KRAMA_INLINE std::uint64_t fnv1a(std::string_view text, std::uint64_t hash) {
+  for (const char c : text) {
+    hash ^= static_cast<std::uint8_t>(c);
+    hash *= 0x100000001b3U;
+  }
+  return hash;
+}
+
+}  // namespace krama
+
+#endif  // KRAMA_DEFINITIONS

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include <krama/definitions.hpp>
 #include <krama/kokkos_ext/order.hpp>
 #include <krama/kokkos_ext/seam.hpp>
 #include <krama/kokkos_ext/streams.hpp>
@@ -34,10 +35,7 @@ struct LinkModel {
   double out_bandwidth = 0;  ///< bytes per second
   double in_bandwidth = 0;
 
-  [[nodiscard]] double seconds(std::int64_t bytes, bool out) const {
-    const double bandwidth = out ? out_bandwidth : in_bandwidth;
-    return latency + (bandwidth > 0 ? static_cast<double>(bytes) / bandwidth : 0.0);
-  }
+  [[nodiscard]] double seconds(std::int64_t bytes, bool out) const;
 };
 
 /// Where swapped values go.
@@ -64,69 +62,20 @@ namespace detail {
 /// it has been asked for.
 class JobThread {
  public:
-  JobThread() {
-    // Signals are for the program's own threads. Also, a file size limit then is an error that can be
-    // reported, and not the end of the process.
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    thread_ = std::thread([this] { work(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  }
+  JobThread();
   JobThread(const JobThread&) = delete;
   JobThread& operator=(const JobThread&) = delete;
-  ~JobThread() {
-    {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
-    }
-    changed_.notify_all();
-    thread_.join();
-  }
+  ~JobThread();
 
   /// \return the ticket to wait for
-  std::int64_t submit(std::function<void()> job) {
-    const std::lock_guard lock(mutex_);
-    jobs_.push_back(std::move(job));
-    changed_.notify_all();
-    return ++submitted_;
-  }
+  std::int64_t submit(std::function<void()> job);
   /// \throws the error of this job or of one before it
-  void wait(std::int64_t ticket) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return done_ >= ticket; });
-    if (error_) std::rethrow_exception(error_);
-  }
+  void wait(std::int64_t ticket);
   /// Waits for everything, and forgets an error.
-  void settle() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return done_ == submitted_; });
-    error_ = nullptr;
-  }
+  void settle();
 
  private:
-  void work() {
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      changed_.wait(lock, [&] { return stop_ || !jobs_.empty(); });
-      if (jobs_.empty()) return;
-      const auto job = std::move(jobs_.front());
-      jobs_.pop_front();
-      const bool skip = error_ != nullptr;
-      lock.unlock();
-      std::exception_ptr error;
-      try {
-        if (!skip) job();
-      } catch (...) {
-        error = std::current_exception();
-      }
-      lock.lock();
-      if (error && !error_) error_ = error;
-      ++done_;
-      changed_.notify_all();
-    }
-  }
+  void work();
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -264,3 +213,81 @@ class SwapLink {
 };
 
 }  // namespace krama
+
+#if KRAMA_DEFINITIONS
+
+namespace krama {
+
+KRAMA_INLINE double LinkModel::seconds(std::int64_t bytes, bool out) const {
+  const double bandwidth = out ? out_bandwidth : in_bandwidth;
+  return latency + (bandwidth > 0 ? static_cast<double>(bytes) / bandwidth : 0.0);
+}
+
+}  // namespace krama
+
+namespace krama::detail {
+
+KRAMA_INLINE JobThread::JobThread() {
+  // Signals are for the program's own threads. Also, a file size limit then is an error that can be
+  // reported, and not the end of the process.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { work(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+KRAMA_INLINE JobThread::~JobThread() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+KRAMA_INLINE std::int64_t JobThread::submit(std::function<void()> job) {
+  const std::lock_guard lock(mutex_);
+  jobs_.push_back(std::move(job));
+  changed_.notify_all();
+  return ++submitted_;
+}
+
+KRAMA_INLINE void JobThread::wait(std::int64_t ticket) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return done_ >= ticket; });
+  if (error_) std::rethrow_exception(error_);
+}
+
+KRAMA_INLINE void JobThread::settle() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return done_ == submitted_; });
+  error_ = nullptr;
+}
+
+KRAMA_INLINE void JobThread::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return stop_ || !jobs_.empty(); });
+    if (jobs_.empty()) return;
+    const auto job = std::move(jobs_.front());
+    jobs_.pop_front();
+    const bool skip = error_ != nullptr;
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      if (!skip) job();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    if (error && !error_) error_ = error;
+    ++done_;
+    changed_.notify_all();
+  }
+}
+
+}  // namespace krama::detail
+
+#endif  // KRAMA_DEFINITIONS

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include <krama/core/error.hpp>
+#include <krama/definitions.hpp>
 
 namespace krama {
 
@@ -45,53 +46,17 @@ struct TierOptions {
 class FileTier {
  public:
   /// \throws TierError when the folder cannot be written or has no room
-  FileTier(std::string folder, std::int64_t bytes, TierCalls calls = {})
-      : calls_(calls), place_(folder.empty() ? "memory (memfd)" : "\"" + folder + "\"") {
-    if (folder.empty()) {
-      fd_ = ::memfd_create("krama-swap", MFD_CLOEXEC);
-      check(fd_ >= 0, "make a file", errno);
-    } else {
-      std::string name = folder + "/krama-swap-XXXXXX";
-      fd_ = ::mkostemp(name.data(), O_CLOEXEC);
-      check(fd_ >= 0, "make a file", errno);
-      ::unlink(name.c_str());
-    }
-    if (bytes <= 0) return;
-    bytes_ = static_cast<std::size_t>(bytes);
-    const int error = calls_.reserve(fd_, 0, static_cast<off_t>(bytes));
-    if (error != 0) {
-      ::close(std::exchange(fd_, -1));
-      check(false, fmt::format("reserve {} bytes", bytes), error);
-    }
-  }
+  FileTier(std::string folder, std::int64_t bytes, TierCalls calls = {});
   FileTier(const FileTier&) = delete;
   FileTier& operator=(const FileTier&) = delete;
-  ~FileTier() {
-    if (mapped_ != nullptr) ::munmap(mapped_, bytes_);
-    if (fd_ >= 0) ::close(fd_);
-  }
+  ~FileTier();
 
   /// The whole of it as memory: what is written there is what `read` gives, and the other way round.
   /// It is not the process's own (anonymous) memory. \throws TierError
-  std::byte* map() {
-    if (mapped_ == nullptr && bytes_ > 0) {
-      void* at = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
-      check(at != MAP_FAILED, fmt::format("map {} bytes", bytes_), errno);
-      mapped_ = static_cast<std::byte*>(at);
-    }
-    return mapped_;
-  }
+  std::byte* map();
 
-  void write(std::int64_t offset, const std::byte* from, std::int64_t bytes) const {
-    move(offset, bytes, "write", [&](std::int64_t done, std::size_t n, off_t at) {
-      return calls_.pwrite(fd_, from + done, n, at);
-    });
-  }
-  void read(std::int64_t offset, std::byte* to, std::int64_t bytes) const {
-    move(offset, bytes, "read", [&](std::int64_t done, std::size_t n, off_t at) {
-      return calls_.pread(fd_, to + done, n, at);
-    });
-  }
+  void write(std::int64_t offset, const std::byte* from, std::int64_t bytes) const;
+  void read(std::int64_t offset, std::byte* to, std::int64_t bytes) const;
 
  private:
   template <class Call>
@@ -106,14 +71,7 @@ class FileTier {
       done += n;
     }
   }
-  void check(bool good, const std::string& what, int error) const {
-    if (good) return;
-    std::string hint = "choose another scratch folder";
-    if (error == ENOSPC || error == EDQUOT) hint = "free some space or choose another folder";
-    if (error == EFBIG) hint = "a file size limit is in force, see ulimit -f";
-    throw TierError(fmt::format("swap file in {}: cannot {}: {}; {}", place_, what,
-                                std::generic_category().message(error), hint));
-  }
+  void check(bool good, const std::string& what, int error) const;
 
   TierCalls calls_;
   std::string place_;
@@ -123,3 +81,67 @@ class FileTier {
 };
 
 }  // namespace krama
+
+#if KRAMA_DEFINITIONS
+
+namespace krama {
+
+KRAMA_INLINE FileTier::FileTier(std::string folder, std::int64_t bytes, TierCalls calls)
+    : calls_(calls), place_(folder.empty() ? "memory (memfd)" : "\"" + folder + "\"") {
+  if (folder.empty()) {
+    fd_ = ::memfd_create("krama-swap", MFD_CLOEXEC);
+    check(fd_ >= 0, "make a file", errno);
+  } else {
+    std::string name = folder + "/krama-swap-XXXXXX";
+    fd_ = ::mkostemp(name.data(), O_CLOEXEC);
+    check(fd_ >= 0, "make a file", errno);
+    ::unlink(name.c_str());
+  }
+  if (bytes <= 0) return;
+  bytes_ = static_cast<std::size_t>(bytes);
+  const int error = calls_.reserve(fd_, 0, static_cast<off_t>(bytes));
+  if (error != 0) {
+    ::close(std::exchange(fd_, -1));
+    check(false, fmt::format("reserve {} bytes", bytes), error);
+  }
+}
+
+KRAMA_INLINE FileTier::~FileTier() {
+  if (mapped_ != nullptr) ::munmap(mapped_, bytes_);
+  if (fd_ >= 0) ::close(fd_);
+}
+
+KRAMA_INLINE std::byte* FileTier::map() {
+  if (mapped_ == nullptr && bytes_ > 0) {
+    void* at = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
+    check(at != MAP_FAILED, fmt::format("map {} bytes", bytes_), errno);
+    mapped_ = static_cast<std::byte*>(at);
+  }
+  return mapped_;
+}
+
+KRAMA_INLINE void FileTier::write(std::int64_t offset, const std::byte* from,
+                                  std::int64_t bytes) const {
+  move(offset, bytes, "write", [&](std::int64_t done, std::size_t n, off_t at) {
+    return calls_.pwrite(fd_, from + done, n, at);
+  });
+}
+
+KRAMA_INLINE void FileTier::read(std::int64_t offset, std::byte* to, std::int64_t bytes) const {
+  move(offset, bytes, "read", [&](std::int64_t done, std::size_t n, off_t at) {
+    return calls_.pread(fd_, to + done, n, at);
+  });
+}
+
+KRAMA_INLINE void FileTier::check(bool good, const std::string& what, int error) const {
+  if (good) return;
+  std::string hint = "choose another scratch folder";
+  if (error == ENOSPC || error == EDQUOT) hint = "free some space or choose another folder";
+  if (error == EFBIG) hint = "a file size limit is in force, see ulimit -f";
+  throw TierError(fmt::format("swap file in {}: cannot {}: {}; {}", place_, what,
+                              std::generic_category().message(error), hint));
+}
+
+}  // namespace krama
+
+#endif  // KRAMA_DEFINITIONS

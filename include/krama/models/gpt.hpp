@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include <krama/definitions.hpp>
 #include <krama/nn/chain.hpp>
 #include <krama/nn/layers/attention.hpp>
 #include <krama/nn/layers/dropout.hpp>
@@ -95,5 +96,7 @@ nn::Model<D, T> gpt(const GptConfig& c) {
   m.output(x);
   return m;
 }
+
+KRAMA_INSTANCE(nn::Model<DefaultDevice, float> gpt(const GptConfig&));
 
 }  // namespace krama::models

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <krama/definitions.hpp>
 #include <krama/nn/chain.hpp>
 #include <krama/nn/layers/linear.hpp>
 #include <krama/nn/layers/relu.hpp>
@@ -35,5 +36,7 @@ nn::Model<D, T> mlp(const MlpConfig& c) {
   }
   return m;
 }
+
+KRAMA_INSTANCE(nn::Model<DefaultDevice, float> mlp(const MlpConfig&));
 
 }  // namespace krama::models

@@ -8,6 +8,7 @@
 #include <string>
 
 #include <krama/core/error.hpp>
+#include <krama/definitions.hpp>
 
 namespace krama::optim {
 
@@ -36,27 +37,7 @@ struct LossScaling {
 class LossScaler {
  public:
   LossScaler() = default;
-  explicit LossScaler(const LossScaling& options) : options_(options) {
-    if (!options.on()) {
-      KRAMA_EXPECTS(options.initial == 0.0, "loss scaling: a first scale of {}", options.initial);
-      return;
-    }
-    for (const double x :
-         {options.initial, options.growth, options.backoff, options.smallest, options.largest}) {
-      KRAMA_EXPECTS(is_power_of_two(x),
-                    "loss scaling: scales and their factors are powers of two, so that nothing "
-                    "rounds; found {}",
-                    x);
-    }
-    KRAMA_EXPECTS(options.growth >= 1.0 && options.backoff < 1.0 && options.growth_interval > 0,
-                  "loss scaling: growth {} every {} steps and back-off {}; wanted at least 1, a "
-                  "positive number and below 1",
-                  options.growth, options.growth_interval, options.backoff);
-    KRAMA_EXPECTS(options.smallest <= options.initial && options.initial <= options.largest,
-                  "loss scaling: a first scale of {} outside {} to {}", options.initial,
-                  options.smallest, options.largest);
-    scale_ = options.initial;
-  }
+  explicit LossScaler(const LossScaling& options);
 
   [[nodiscard]] bool on() const { return options_.on(); }
   /// What the loss of the next step is multiplied by; 1 without scaling.
@@ -66,42 +47,17 @@ class LossScaler {
 
   /// Hears how a step went. \return whether training may go on; a gradient that is not finite may be
   /// skipped as long as the scale can be lowered.
-  bool after_step(bool finite) {
-    if (finite) {
-      if (on() && ++good_steps_ >= options_.growth_interval) {
-        good_steps_ = 0;
-        if (scale_ * options_.growth <= options_.largest) scale_ *= options_.growth;
-      }
-      return true;
-    }
-    good_steps_ = 0;
-    if (!on() || scale_ * options_.backoff < options_.smallest) return false;
-    scale_ *= options_.backoff;
-    return true;
-  }
+  bool after_step(bool finite);
 
   /// For checkpoints: "1024 17", empty without scaling.
   [[nodiscard]] std::string text() const {
     return on() ? fmt::format("{} {}", scale_, good_steps_) : std::string();
   }
   /// Goes on as the run that wrote `text`, where both scale. \throws Error if it is no such text
-  void resume(const std::string& text) {
-    if (!on() || text.empty()) return;
-    char* rest = nullptr;
-    const double scale = std::strtod(text.c_str(), &rest);
-    const char* count = rest;
-    const long long good = std::strtoll(count, &rest, 10);
-    KRAMA_EXPECTS(is_power_of_two(scale) && rest != count && *rest == '\0' && good >= 0,
-                  "loss scaling: \"{}\" is no scale with a number of steps", text);
-    scale_ = scale;
-    good_steps_ = good;
-  }
+  void resume(const std::string& text);
 
  private:
-  static bool is_power_of_two(double x) {
-    int exponent = 0;
-    return std::isfinite(x) && x > 0.0 && std::frexp(x, &exponent) == 0.5;
-  }
+  static bool is_power_of_two(double x);
 
   LossScaling options_;
   double scale_ = 1.0;
@@ -109,3 +65,64 @@ class LossScaler {
 };
 
 }  // namespace krama::optim
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::optim {
+
+KRAMA_INLINE LossScaler::LossScaler(const LossScaling& options) : options_(options) {
+  if (!options.on()) {
+    KRAMA_EXPECTS(options.initial == 0.0, "loss scaling: a first scale of {}", options.initial);
+    return;
+  }
+  for (const double x :
+       {options.initial, options.growth, options.backoff, options.smallest, options.largest}) {
+    KRAMA_EXPECTS(is_power_of_two(x),
+                  "loss scaling: scales and their factors are powers of two, so that nothing "
+                  "rounds; found {}",
+                  x);
+  }
+  KRAMA_EXPECTS(options.growth >= 1.0 && options.backoff < 1.0 && options.growth_interval > 0,
+                "loss scaling: growth {} every {} steps and back-off {}; wanted at least 1, a "
+                "positive number and below 1",
+                options.growth, options.growth_interval, options.backoff);
+  KRAMA_EXPECTS(options.smallest <= options.initial && options.initial <= options.largest,
+                "loss scaling: a first scale of {} outside {} to {}", options.initial,
+                options.smallest, options.largest);
+  scale_ = options.initial;
+}
+
+KRAMA_INLINE bool LossScaler::after_step(bool finite) {
+  if (finite) {
+    if (on() && ++good_steps_ >= options_.growth_interval) {
+      good_steps_ = 0;
+      if (scale_ * options_.growth <= options_.largest) scale_ *= options_.growth;
+    }
+    return true;
+  }
+  good_steps_ = 0;
+  if (!on() || scale_ * options_.backoff < options_.smallest) return false;
+  scale_ *= options_.backoff;
+  return true;
+}
+
+KRAMA_INLINE void LossScaler::resume(const std::string& text) {
+  if (!on() || text.empty()) return;
+  char* rest = nullptr;
+  const double scale = std::strtod(text.c_str(), &rest);
+  const char* count = rest;
+  const long long good = std::strtoll(count, &rest, 10);
+  KRAMA_EXPECTS(is_power_of_two(scale) && rest != count && *rest == '\0' && good >= 0,
+                "loss scaling: \"{}\" is no scale with a number of steps", text);
+  scale_ = scale;
+  good_steps_ = good;
+}
+
+KRAMA_INLINE bool LossScaler::is_power_of_two(double x) {
+  int exponent = 0;
+  return std::isfinite(x) && x > 0.0 && std::frexp(x, &exponent) == 0.5;
+}
+
+}  // namespace krama::optim
+
+#endif  // KRAMA_DEFINITIONS

@@ -11,6 +11,7 @@
 
 #include <krama/core/concepts.hpp>
 #include <krama/core/error.hpp>
+#include <krama/definitions.hpp>
 #include <krama/kernels/vector_math.hpp>
 #include <krama/kokkos_ext/seam.hpp>
 #include <krama/memory/param_store.hpp>
@@ -63,15 +64,7 @@ concept Optimizer = std::copyable<O> && requires(const O& o) {
 
 /// base^n for n >= 0 by repeated squaring: only multiplications, so every host gets the same bits
 /// (std::pow is not required to).
-inline double power(double base, std::int64_t n) {
-  double result = 1.0;
-  double square = base;
-  for (std::int64_t k = n; k > 0; k >>= 1) {
-    if ((k & 1) != 0) result *= square;
-    square *= square;
-  }
-  return result;
-}
+double power(double base, std::int64_t n);
 
 namespace detail {
 
@@ -134,3 +127,21 @@ void update_elements(const E& exec, const char* label, const UpdateRange<A, M>& 
 }
 
 }  // namespace krama::optim
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::optim {
+
+KRAMA_INLINE double power(double base, std::int64_t n) {
+  double result = 1.0;
+  double square = base;
+  for (std::int64_t k = n; k > 0; k >>= 1) {
+    if ((k & 1) != 0) result *= square;
+    square *= square;
+  }
+  return result;
+}
+
+}  // namespace krama::optim
+
+#endif  // KRAMA_DEFINITIONS

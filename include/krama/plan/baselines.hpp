@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <krama/definitions.hpp>
 #include <krama/plan/memory_planner.hpp>
 
 /// What others do, as plans for the same executor: each the best of its class. Nothing where no plan
@@ -16,17 +17,8 @@
 namespace krama::plan {
 
 namespace detail {
-inline std::optional<MemoryPlan> plan_of(const StepCosts& costs, std::string method,
-                                         Residencies what) {
-  MemoryPlan p{std::move(method), std::move(what), {}, 0};
-  p.predicted = StepSimulator(costs).run(p.what);
-  if (!p.predicted.fits) return std::nullopt;
-  return p;
-}
-inline void take_better(std::optional<MemoryPlan>& best, std::optional<MemoryPlan> other) {
-  if (other && (!best || other->predicted.seconds < best->predicted.seconds))
-    best = std::move(other);
-}
+std::optional<MemoryPlan> plan_of(const StepCosts& costs, std::string method, Residencies what);
+void take_better(std::optional<MemoryPlan>& best, std::optional<MemoryPlan> other);
 }  // namespace detail
 
 inline std::optional<MemoryPlan> keep_all(const StepCosts& costs) {
@@ -39,14 +31,49 @@ inline std::optional<MemoryPlan> eager_swap(const StepCosts& costs) {
   return detail::plan_of(costs, "eager swap", Residencies(costs.blocks.size(), Residency::swap));
 }
 
-inline std::optional<MemoryPlan> recompute_all(const StepCosts& costs) {
+std::optional<MemoryPlan> recompute_all(const StepCosts& costs);
+
+/// Segments of equal length; only their first inputs stay, and a segment is recomputed as a whole
+/// (Chen et al. 2016). The best length instead of the square root.
+std::optional<MemoryPlan> square_root_checkpoints(const StepCosts& costs);
+
+/// The first blocks are swapped, the last ones stay, as many as fit.
+std::optional<MemoryPlan> capacity_swap(const StepCosts& costs);
+
+/// A three-way hybrid by profile, after PoocH (Ito, Matsumiya and Endo 2019): from everything
+/// swapped, blocks are kept where the simulator says that it helps most, then swapped ones are
+/// recomputed where that helps most; each time the change with the largest gain per byte or at all.
+std::optional<MemoryPlan> profiled_hybrid(const StepCosts& costs);
+
+}  // namespace krama::plan
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::plan::detail {
+
+KRAMA_INLINE std::optional<MemoryPlan> plan_of(const StepCosts& costs, std::string method,
+                                               Residencies what) {
+  MemoryPlan p{std::move(method), std::move(what), {}, 0};
+  p.predicted = StepSimulator(costs).run(p.what);
+  if (!p.predicted.fits) return std::nullopt;
+  return p;
+}
+
+KRAMA_INLINE void take_better(std::optional<MemoryPlan>& best, std::optional<MemoryPlan> other) {
+  if (other && (!best || other->predicted.seconds < best->predicted.seconds))
+    best = std::move(other);
+}
+
+}  // namespace krama::plan::detail
+
+namespace krama::plan {
+
+KRAMA_INLINE std::optional<MemoryPlan> recompute_all(const StepCosts& costs) {
   return detail::plan_of(costs, "recompute all",
                          Residencies(costs.blocks.size(), Residency::recompute));
 }
 
-/// Segments of equal length; only their first inputs stay, and a segment is recomputed as a whole
-/// (Chen et al. 2016). The best length instead of the square root.
-inline std::optional<MemoryPlan> square_root_checkpoints(const StepCosts& costs) {
+KRAMA_INLINE std::optional<MemoryPlan> square_root_checkpoints(const StepCosts& costs) {
   std::optional<MemoryPlan> best;
   const auto n = costs.blocks.size();
   for (std::size_t length = 1; length <= n; ++length) {
@@ -64,8 +91,7 @@ inline std::optional<MemoryPlan> square_root_checkpoints(const StepCosts& costs)
   return best;
 }
 
-/// The first blocks are swapped, the last ones stay, as many as fit.
-inline std::optional<MemoryPlan> capacity_swap(const StepCosts& costs) {
+KRAMA_INLINE std::optional<MemoryPlan> capacity_swap(const StepCosts& costs) {
   std::optional<MemoryPlan> best;
   Residencies what(costs.blocks.size(), Residency::keep);
   detail::take_better(best, detail::plan_of(costs, "capacity swap", what));
@@ -76,10 +102,7 @@ inline std::optional<MemoryPlan> capacity_swap(const StepCosts& costs) {
   return best;
 }
 
-/// A three-way hybrid by profile, after PoocH (Ito, Matsumiya and Endo 2019): from everything
-/// swapped, blocks are kept where the simulator says that it helps most, then swapped ones are
-/// recomputed where that helps most; each time the change with the largest gain per byte or at all.
-inline std::optional<MemoryPlan> profiled_hybrid(const StepCosts& costs) {
+KRAMA_INLINE std::optional<MemoryPlan> profiled_hybrid(const StepCosts& costs) {
   StepSimulator simulator(costs);
   Residencies what(costs.blocks.size(), Residency::swap);
   Prediction now = simulator.run(what);
@@ -105,3 +128,5 @@ inline std::optional<MemoryPlan> profiled_hybrid(const StepCosts& costs) {
 }
 
 }  // namespace krama::plan
+
+#endif  // KRAMA_DEFINITIONS

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <krama/core/error.hpp>
+#include <krama/definitions.hpp>
 
 namespace krama::plan {
 
@@ -19,8 +20,17 @@ struct Bucket {
 
 /// Groups `segment_ends` (where each tensor's padded place ends, ascending) into buckets of at least
 /// `minimum` elements; no tensor is cut. The last bucket takes what is left.
-inline std::vector<Bucket> group_buckets(const std::vector<std::int64_t>& segment_ends,
-                                         std::int64_t minimum) {
+std::vector<Bucket> group_buckets(const std::vector<std::int64_t>& segment_ends,
+                                  std::int64_t minimum);
+
+}  // namespace krama::plan
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::plan {
+
+KRAMA_INLINE std::vector<Bucket> group_buckets(const std::vector<std::int64_t>& segment_ends,
+                                               std::int64_t minimum) {
   KRAMA_EXPECTS(minimum > 0, "group_buckets: the minimum must be positive, not {}", minimum);
   std::vector<Bucket> buckets;
   std::int64_t begin = 0;
@@ -42,3 +52,5 @@ inline std::vector<Bucket> group_buckets(const std::vector<std::int64_t>& segmen
 }
 
 }  // namespace krama::plan
+
+#endif  // KRAMA_DEFINITIONS

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <krama/definitions.hpp>
 #include <krama/plan/memory_planner.hpp>
 #include <krama/plan/offload.hpp>
 #include <krama/plan/plain.hpp>
@@ -18,7 +19,41 @@
 namespace krama::plan {
 
 /// The bytes of every block, as planners count them; times are zero.
-inline StepCosts byte_costs(const StepSizes& sizes) {
+StepCosts byte_costs(const StepSizes& sizes);
+
+/// A plan with the places that it gives everything.
+struct PlacedPlan {
+  MemoryPlan plan;
+  Offload offload;
+  StepMemory memory;
+};
+
+/// Some planner of plan/: a plan for the costs, or nothing.
+using Planner = std::function<std::optional<MemoryPlan>(const StepCosts&)>;
+
+PlacedPlan place_plan(const StepCosts& costs, const StepSizes& sizes, MemoryPlan plan);
+
+/// Plans that need little: every block treated alike, each with the least memory for saved values
+/// with which it works.
+std::vector<PlacedPlan> least_plans(const StepCosts& costs, const StepSizes& sizes);
+
+/// The smallest budget that `plan_within` is sure to find a plan for.
+std::int64_t smallest_step_budget(const StepSizes& sizes);
+
+/// Plans within `budget` bytes for everything that a step computes: saved values and, beside them,
+/// gradients, scratch memory and values on their way. What the latter take depends on the plan, so
+/// plans are made for less and less memory until one fits with all its places. Nothing where none
+/// does.
+std::optional<PlacedPlan> plan_within(StepCosts costs, const StepSizes& sizes, std::int64_t budget,
+                                      const Planner& planner);
+
+}  // namespace krama::plan
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::plan {
+
+KRAMA_INLINE StepCosts byte_costs(const StepSizes& sizes) {
   StepCosts costs;
   for (int b = 0; b < static_cast<int>(sizes.blocks.size()); ++b) {
     const auto& block = sizes.blocks[static_cast<std::size_t>(b)];
@@ -37,26 +72,15 @@ inline StepCosts byte_costs(const StepSizes& sizes) {
   return costs;
 }
 
-/// A plan with the places that it gives everything.
-struct PlacedPlan {
-  MemoryPlan plan;
-  Offload offload;
-  StepMemory memory;
-};
-
-/// Some planner of plan/: a plan for the costs, or nothing.
-using Planner = std::function<std::optional<MemoryPlan>(const StepCosts&)>;
-
-inline PlacedPlan place_plan(const StepCosts& costs, const StepSizes& sizes, MemoryPlan plan) {
+KRAMA_INLINE PlacedPlan place_plan(const StepCosts& costs, const StepSizes& sizes,
+                                   MemoryPlan plan) {
   Offload offload = Offload::of(costs, plan.what);
   StepMemory memory = plan_step_memory(
       with_offload(plain_step(static_cast<int>(sizes.blocks.size()), 1, 0), offload), sizes);
   return {std::move(plan), std::move(offload), std::move(memory)};
 }
 
-/// Plans that need little: every block treated alike, each with the least memory for saved values
-/// with which it works.
-inline std::vector<PlacedPlan> least_plans(const StepCosts& costs, const StepSizes& sizes) {
+KRAMA_INLINE std::vector<PlacedPlan> least_plans(const StepCosts& costs, const StepSizes& sizes) {
   std::vector<PlacedPlan> all;
   for (const Residency r :
        {Residency::keep, Residency::recompute, Residency::swap, Residency::swap_input}) {
@@ -74,8 +98,7 @@ inline std::vector<PlacedPlan> least_plans(const StepCosts& costs, const StepSiz
   return all;
 }
 
-/// The smallest budget that `plan_within` is sure to find a plan for.
-inline std::int64_t smallest_step_budget(const StepSizes& sizes) {
+KRAMA_INLINE std::int64_t smallest_step_budget(const StepSizes& sizes) {
   std::int64_t smallest = std::numeric_limits<std::int64_t>::max();
   for (const auto& p : least_plans(byte_costs(sizes), sizes)) {
     smallest = std::min(smallest, p.memory.peak);
@@ -83,12 +106,8 @@ inline std::int64_t smallest_step_budget(const StepSizes& sizes) {
   return smallest;
 }
 
-/// Plans within `budget` bytes for everything that a step computes: saved values and, beside them,
-/// gradients, scratch memory and values on their way. What the latter take depends on the plan, so
-/// plans are made for less and less memory until one fits with all its places. Nothing where none
-/// does.
-inline std::optional<PlacedPlan> plan_within(StepCosts costs, const StepSizes& sizes,
-                                             std::int64_t budget, const Planner& planner) {
+KRAMA_INLINE std::optional<PlacedPlan> plan_within(StepCosts costs, const StepSizes& sizes,
+                                                   std::int64_t budget, const Planner& planner) {
   std::optional<PlacedPlan> best;
   const auto consider = [&](PlacedPlan&& placed) {
     if (placed.memory.peak > budget) return;
@@ -119,3 +138,5 @@ inline std::optional<PlacedPlan> plan_within(StepCosts costs, const StepSizes& s
 }
 
 }  // namespace krama::plan
+
+#endif  // KRAMA_DEFINITIONS

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <krama/core/error.hpp>
+#include <krama/definitions.hpp>
 
 namespace krama::plan {
 
@@ -22,11 +23,7 @@ struct Lifetime {
   int link_after = std::numeric_limits<int>::max();
   bool by_link = false;  ///< the link brings it
 
-  [[nodiscard]] bool overlaps(const Lifetime& other) const {
-    if (by_link && first > other.link_after) return false;
-    if (other.by_link && other.first > link_after) return false;
-    return first <= other.last && other.first <= last;
-  }
+  [[nodiscard]] bool overlaps(const Lifetime& other) const;
 };
 
 /// Where each piece lies, and how much memory all of them need.
@@ -36,7 +33,38 @@ struct Placement {
 };
 
 /// The largest sum of pieces that are alive together: no placement can need less.
-inline std::int64_t largest_live(const std::vector<Lifetime>& pieces) {
+std::int64_t largest_live(const std::vector<Lifetime>& pieces);
+
+namespace detail {
+
+constexpr std::int64_t round_up(std::int64_t bytes, std::int64_t alignment) {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
+/// Each piece, in the order given, at the lowest place that is free during its whole life.
+Placement place_in_order(const std::vector<Lifetime>& pieces, const std::vector<std::size_t>& order,
+                         std::int64_t alignment);
+
+}  // namespace detail
+
+/// Static offsets for pieces with known lifetimes; sizes are rounded up to `alignment`. Several orders
+/// are tried: largest first, largest area first, longest first, earliest first. The best is improved
+/// by placing earlier what stood at the top, while there is waste and time.
+Placement place(const std::vector<Lifetime>& pieces, std::int64_t alignment = 64);
+
+}  // namespace krama::plan
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::plan {
+
+KRAMA_INLINE bool Lifetime::overlaps(const Lifetime& other) const {
+  if (by_link && first > other.link_after) return false;
+  if (other.by_link && other.first > link_after) return false;
+  return first <= other.last && other.first <= last;
+}
+
+KRAMA_INLINE std::int64_t largest_live(const std::vector<Lifetime>& pieces) {
   std::int64_t largest = 0;
   for (const auto& p : pieces) {
     std::int64_t live = 0;
@@ -48,15 +76,13 @@ inline std::int64_t largest_live(const std::vector<Lifetime>& pieces) {
   return largest;
 }
 
-namespace detail {
+}  // namespace krama::plan
 
-constexpr std::int64_t round_up(std::int64_t bytes, std::int64_t alignment) {
-  return (bytes + alignment - 1) / alignment * alignment;
-}
+namespace krama::plan::detail {
 
-/// Each piece, in the order given, at the lowest place that is free during its whole life.
-inline Placement place_in_order(const std::vector<Lifetime>& pieces,
-                                const std::vector<std::size_t>& order, std::int64_t alignment) {
+KRAMA_INLINE Placement place_in_order(const std::vector<Lifetime>& pieces,
+                                      const std::vector<std::size_t>& order,
+                                      std::int64_t alignment) {
   Placement out;
   out.offsets.assign(pieces.size(), 0);
   std::vector<std::size_t> placed;
@@ -82,12 +108,11 @@ inline Placement place_in_order(const std::vector<Lifetime>& pieces,
   return out;
 }
 
-}  // namespace detail
+}  // namespace krama::plan::detail
 
-/// Static offsets for pieces with known lifetimes; sizes are rounded up to `alignment`. Several orders
-/// are tried: largest first, largest area first, longest first, earliest first. The best is improved
-/// by placing earlier what stood at the top, while there is waste and time.
-inline Placement place(const std::vector<Lifetime>& pieces, std::int64_t alignment = 64) {
+namespace krama::plan {
+
+KRAMA_INLINE Placement place(const std::vector<Lifetime>& pieces, std::int64_t alignment) {
   using Keys = std::vector<double>;
   const std::size_t n = pieces.size();
   std::vector<Lifetime> rounded = pieces;
@@ -135,3 +160,5 @@ inline Placement place(const std::vector<Lifetime>& pieces, std::int64_t alignme
 }
 
 }  // namespace krama::plan
+
+#endif  // KRAMA_DEFINITIONS

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <krama/core/error.hpp>
+#include <krama/definitions.hpp>
 #include <krama/plan/program.hpp>
 #include <krama/plan/step_costs.hpp>
 #include <krama/plan/timeline.hpp>
@@ -18,13 +19,7 @@ struct Offload {
   SwapRules rules;
 
   /// \pre the plan fits `costs.budget`
-  static Offload of(const StepCosts& costs, Residencies residencies) {
-    StepSimulator simulator(costs);
-    const Prediction p = simulator.run(residencies);
-    KRAMA_EXPECTS(p.fits, "the plan does not fit: block {} needs {} bytes, {} are available",
-                  p.misfit, p.needed, costs.budget);
-    return {std::move(residencies), simulator.rules()};
-  }
+  static Offload of(const StepCosts& costs, Residencies residencies);
   [[nodiscard]] bool swaps() const {
     return std::any_of(what.begin(), what.end(), [](Residency r) { return is_swapped(r); });
   }
@@ -33,7 +28,23 @@ struct Offload {
 /// The same step with blocks swapped and recomputed. Transfers are begun in the order in which one
 /// link does them: all swap-outs of a micro-batch, then its swap-ins, from the last block. Gives the
 /// same bits as the plain step.
-inline Program with_offload(const Program& program, const Offload& plan) {
+Program with_offload(const Program& program, const Offload& plan);
+
+}  // namespace krama::plan
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::plan {
+
+KRAMA_INLINE Offload Offload::of(const StepCosts& costs, Residencies residencies) {
+  StepSimulator simulator(costs);
+  const Prediction p = simulator.run(residencies);
+  KRAMA_EXPECTS(p.fits, "the plan does not fit: block {} needs {} bytes, {} are available",
+                p.misfit, p.needed, costs.budget);
+  return {std::move(residencies), simulator.rules()};
+}
+
+KRAMA_INLINE Program with_offload(const Program& program, const Offload& plan) {
   if (plan.what.empty()) return program;
   const int n = static_cast<int>(plan.what.size());
   const auto what = [&](int b) { return plan.what[static_cast<std::size_t>(b)]; };
@@ -93,3 +104,5 @@ inline Program with_offload(const Program& program, const Offload& plan) {
 }
 
 }  // namespace krama::plan
+
+#endif  // KRAMA_DEFINITIONS

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <krama/core/error.hpp>
+#include <krama/definitions.hpp>
 #include <krama/plan/program.hpp>
 
 namespace krama::plan {
@@ -15,7 +16,15 @@ namespace krama::plan {
 /// the last backward of `last_block[k]`, the last of the blocks that add to bucket k. It is awaited
 /// where it was, so what follows finds the same bits. A rank without samples starts all sums at the
 /// end, in the same order as the others.
-inline Program with_overlap(const Program& program, const std::vector<int>& last_block) {
+Program with_overlap(const Program& program, const std::vector<int>& last_block);
+
+}  // namespace krama::plan
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::plan {
+
+KRAMA_INLINE Program with_overlap(const Program& program, const std::vector<int>& last_block) {
   int last_micro = -1;
   std::vector<int> order;  // of the buckets
   for (const auto& i : program) {
@@ -47,3 +56,5 @@ inline Program with_overlap(const Program& program, const std::vector<int>& last
 }
 
 }  // namespace krama::plan
+
+#endif  // KRAMA_DEFINITIONS

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <krama/core/error.hpp>
+#include <krama/definitions.hpp>
 #include <krama/plan/program.hpp>
 
 namespace krama::plan {
@@ -11,7 +12,18 @@ namespace krama::plan {
 /// accumulated over micro-batches, then reduce, agree, update and gather. A rank without samples has
 /// no micro-batches and still takes part in the rest. Buckets are reduced from the last, whose
 /// gradients are complete first, and updated from the first, which forward needs first.
-inline Program plain_step(int blocks, int micro_batches, int buckets) {
+Program plain_step(int blocks, int micro_batches, int buckets);
+
+/// Forward and loss of one micro-batch, nothing kept for backward.
+Program evaluation(int blocks);
+
+}  // namespace krama::plan
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::plan {
+
+KRAMA_INLINE Program plain_step(int blocks, int micro_batches, int buckets) {
   KRAMA_EXPECTS(blocks >= 0 && micro_batches >= 0 && buckets >= 0,
                 "plain_step: {} blocks, {} micro-batches, {} buckets", blocks, micro_batches,
                 buckets);
@@ -32,8 +44,7 @@ inline Program plain_step(int blocks, int micro_batches, int buckets) {
   return p;
 }
 
-/// Forward and loss of one micro-batch, nothing kept for backward.
-inline Program evaluation(int blocks) {
+KRAMA_INLINE Program evaluation(int blocks) {
   Program p{{Op::feed, -1, 0}};
   for (int b = 0; b < blocks; ++b) p.push_back({Op::forward, b, 0});
   p.push_back({Op::loss, -1, 0});
@@ -41,3 +52,5 @@ inline Program evaluation(int blocks) {
 }
 
 }  // namespace krama::plan
+
+#endif  // KRAMA_DEFINITIONS

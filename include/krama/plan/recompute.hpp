@@ -5,13 +5,22 @@
 #include <vector>
 
 #include <krama/core/error.hpp>
+#include <krama/definitions.hpp>
 #include <krama/plan/program.hpp>
 
 namespace krama::plan {
 
 /// The same step with the stash of the chosen blocks dropped after forward and made again just before
 /// their backward. Gives the same bits as the plain step.
-inline Program with_recompute(const Program& program, const std::vector<bool>& chosen) {
+Program with_recompute(const Program& program, const std::vector<bool>& chosen);
+
+}  // namespace krama::plan
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::plan {
+
+KRAMA_INLINE Program with_recompute(const Program& program, const std::vector<bool>& chosen) {
   Program out;
   out.reserve(program.size());
   for (const auto& i : program) {
@@ -27,3 +36,5 @@ inline Program with_recompute(const Program& program, const std::vector<bool>& c
 }
 
 }  // namespace krama::plan
+
+#endif  // KRAMA_DEFINITIONS

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <krama/core/error.hpp>
+#include <krama/definitions.hpp>
 
 /// Shares: how many samples of the global batch each rank takes. Whole numbers, one a rank, that
 /// always add up to the global batch.
@@ -35,7 +36,34 @@ struct ShareLimits {
 
 /// \throws Error when no shares keep the limits; a rank whose maximum cannot hold its minimum is
 /// named, with both.
-inline void check_limits(std::int64_t batch, std::size_t ranks, const ShareLimits& limits) {
+void check_limits(std::int64_t batch, std::size_t ranks, const ShareLimits& limits);
+
+/// How many of `batch` samples each rank takes, in proportion to `weights`: largest remainders, ties
+/// to the lower rank; a rank of weight 0 takes none. Sums to `batch` exactly. The same on executables
+/// that round differently: no product here feeds an addition, so there is nothing to contract.
+Shares split_batch(std::int64_t batch, std::span<const double> weights);
+
+/// "rank 0 60, rank 1 180 of 240 samples"; neighbours with the same share are named together.
+std::string describe(std::span<const std::int64_t> shares);
+
+/// One decision: from step `step` (counted from 0) on, `after` holds.
+struct ShareChange {
+  std::int64_t step = 0;
+  Shares before;  ///< empty at the start
+  Shares after;
+  std::string reason;
+
+  /// The line that a user sees.
+  [[nodiscard]] std::string line() const;
+};
+
+}  // namespace krama::plan
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::plan {
+
+KRAMA_INLINE void check_limits(std::int64_t batch, std::size_t ranks, const ShareLimits& limits) {
   KRAMA_EXPECTS(batch > 0 && ranks > 0, "shares: a batch of {} over {} ranks", batch, ranks);
   const auto right = [&](const Shares& s) { return s.empty() || s.size() == ranks; };
   KRAMA_EXPECTS(right(limits.minimum) && right(limits.maximum),
@@ -60,10 +88,7 @@ inline void check_limits(std::int64_t batch, std::size_t ranks, const ShareLimit
                 batch, most);
 }
 
-/// How many of `batch` samples each rank takes, in proportion to `weights`: largest remainders, ties
-/// to the lower rank; a rank of weight 0 takes none. Sums to `batch` exactly. The same on executables
-/// that round differently: no product here feeds an addition, so there is nothing to contract.
-inline Shares split_batch(std::int64_t batch, std::span<const double> weights) {
+KRAMA_INLINE Shares split_batch(std::int64_t batch, std::span<const double> weights) {
   double total = 0;
   for (const double w : weights) {
     KRAMA_EXPECTS(w >= 0 && w < 1e300, "a share is {}; it must be zero or more", w);
@@ -86,8 +111,7 @@ inline Shares split_batch(std::int64_t batch, std::span<const double> weights) {
   return counts;
 }
 
-/// "rank 0 60, rank 1 180 of 240 samples"; neighbours with the same share are named together.
-inline std::string describe(std::span<const std::int64_t> shares) {
+KRAMA_INLINE std::string describe(std::span<const std::int64_t> shares) {
   std::string text;
   std::int64_t batch = 0;
   for (std::size_t r = 0; r < shares.size();) {
@@ -101,22 +125,15 @@ inline std::string describe(std::span<const std::int64_t> shares) {
   return fmt::format("{} of {} samples", text, batch);
 }
 
-/// One decision: from step `step` (counted from 0) on, `after` holds.
-struct ShareChange {
-  std::int64_t step = 0;
-  Shares before;  ///< empty at the start
-  Shares after;
-  std::string reason;
-
-  /// The line that a user sees.
-  [[nodiscard]] std::string line() const {
-    std::string was;
-    for (std::size_t r = 0; r < before.size(); ++r) {
-      was += fmt::format("{}{}", r == 0 ? " (was " : ":", before[r]);
-    }
-    if (!was.empty()) was += ")";
-    return fmt::format("shares from step {}: {}{}: {}", step + 1, describe(after), was, reason);
+KRAMA_INLINE std::string ShareChange::line() const {
+  std::string was;
+  for (std::size_t r = 0; r < before.size(); ++r) {
+    was += fmt::format("{}{}", r == 0 ? " (was " : ":", before[r]);
   }
-};
+  if (!was.empty()) was += ")";
+  return fmt::format("shares from step {}: {}{}: {}", step + 1, describe(after), was, reason);
+}
 
 }  // namespace krama::plan
+
+#endif  // KRAMA_DEFINITIONS

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <krama/core/error.hpp>
+#include <krama/definitions.hpp>
 #include <krama/plan/buckets.hpp>
 #include <krama/plan/shares.hpp>
 
@@ -19,8 +20,24 @@ namespace krama::plan {
 /// chunk of the exact proportion for ranks that no cap binds, the caps' rest going to them. Empty caps:
 /// none. The same on executables that round differently.
 /// \throws Error when the caps together hold less than `total`.
-inline Shares share_state(std::int64_t total, std::span<const double> weights,
-                          std::span<const std::int64_t> caps = {}) {
+Shares share_state(std::int64_t total, std::span<const double> weights,
+                   std::span<const std::int64_t> caps = {});
+
+/// Cuts every bucket among the ranks, at multiples of `chunk` elements, so that each rank holds
+/// `shares[r]` chunks in all and about the same part of every bucket: chunk after chunk goes to the
+/// rank that is furthest behind. One list of cut points a bucket, from 0 to its size. All whole
+/// numbers, so all ranks find the same cuts.
+std::vector<std::vector<std::int64_t>> cut_buckets(const std::vector<Bucket>& buckets,
+                                                   const Shares& shares, std::int64_t chunk);
+
+}  // namespace krama::plan
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::plan {
+
+KRAMA_INLINE Shares share_state(std::int64_t total, std::span<const double> weights,
+                                std::span<const std::int64_t> caps) {
   const std::size_t ranks = weights.size();
   KRAMA_EXPECTS(caps.empty() || caps.size() == ranks, "state shares: {} caps for {} ranks",
                 caps.size(), ranks);
@@ -57,13 +74,9 @@ inline Shares share_state(std::int64_t total, std::span<const double> weights,
   }
 }
 
-/// Cuts every bucket among the ranks, at multiples of `chunk` elements, so that each rank holds
-/// `shares[r]` chunks in all and about the same part of every bucket: chunk after chunk goes to the
-/// rank that is furthest behind. One list of cut points a bucket, from 0 to its size. All whole
-/// numbers, so all ranks find the same cuts.
-inline std::vector<std::vector<std::int64_t>> cut_buckets(const std::vector<Bucket>& buckets,
-                                                          const Shares& shares,
-                                                          std::int64_t chunk) {
+KRAMA_INLINE std::vector<std::vector<std::int64_t>> cut_buckets(const std::vector<Bucket>& buckets,
+                                                                const Shares& shares,
+                                                                std::int64_t chunk) {
   const auto chunks_of = [chunk](const Bucket& b) { return (b.size() + chunk - 1) / chunk; };
   std::int64_t total = 0;
   std::int64_t given_out = 0;
@@ -107,3 +120,5 @@ inline std::vector<std::vector<std::int64_t>> cut_buckets(const std::vector<Buck
 }
 
 }  // namespace krama::plan
+
+#endif  // KRAMA_DEFINITIONS

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include <krama/definitions.hpp>
+
 namespace krama::plan {
 
 /// What becomes of the values that a block saves for its backward.
@@ -72,16 +74,8 @@ struct StepCosts {
 
   [[nodiscard]] int count() const { return static_cast<int>(blocks.size()); }
   /// Forward and backward of all blocks, nothing else: what a step takes that keeps all.
-  [[nodiscard]] double in_core_seconds() const {
-    double s = 0;
-    for (const auto& b : blocks) s += b.forward + b.backward;
-    return s;
-  }
-  [[nodiscard]] std::int64_t saved_bytes() const {
-    std::int64_t n = 0;
-    for (const auto& b : blocks) n += b.saved;
-    return n;
-  }
+  [[nodiscard]] double in_core_seconds() const;
+  [[nodiscard]] std::int64_t saved_bytes() const;
 };
 
 using Residencies = std::vector<Residency>;
@@ -98,3 +92,23 @@ struct Prediction {
 };
 
 }  // namespace krama::plan
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::plan {
+
+KRAMA_INLINE double StepCosts::in_core_seconds() const {
+  double s = 0;
+  for (const auto& b : blocks) s += b.forward + b.backward;
+  return s;
+}
+
+KRAMA_INLINE std::int64_t StepCosts::saved_bytes() const {
+  std::int64_t n = 0;
+  for (const auto& b : blocks) n += b.saved;
+  return n;
+}
+
+}  // namespace krama::plan
+
+#endif  // KRAMA_DEFINITIONS

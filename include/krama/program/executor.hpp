@@ -22,6 +22,7 @@
 #include <krama/plan/overlap.hpp>
 #include <krama/plan/plain.hpp>
 #include <krama/plan/recompute.hpp>
+#include <krama/program/instances.hpp>
 #include <krama/program/owner_update.hpp>
 #include <krama/program/rank_group.hpp>
 #include <krama/program/step_values.hpp>

@@ -8,49 +8,19 @@
 #include <vector>
 
 #include <krama/comm/communicator.hpp>
+#include <krama/definitions.hpp>
 #include <krama/memory/param_store.hpp>
 
 namespace krama {
 
 namespace detail {
 
-inline std::string layout_text(const Segment& s, DType type) {
-  return fmt::format("{} {} {}{}", s.name, to_string(s.extents), name_of(type),
-                     s.buffer   ? " buffer"
-                     : s.frozen ? " frozen"
-                     : s.decay  ? ""
-                                : " no decay");
-}
+std::string layout_text(const Segment& s, DType type);
 
 /// The first line in which texts of several ranks differ from rank 0's; -1: none.
-inline std::int64_t first_difference(const std::vector<std::vector<std::string>>& lines,
-                                     int& rank) {
-  std::int64_t first = -1;
-  for (std::size_t r = 1; r < lines.size(); ++r) {
-    const std::size_t n = std::max(lines[0].size(), lines[r].size());
-    for (std::size_t i = 0; i < n; ++i) {
-      const bool same = i < lines[0].size() && i < lines[r].size() && lines[0][i] == lines[r][i];
-      if (same) continue;
-      if (first < 0 || static_cast<std::int64_t>(i) < first) {
-        first = static_cast<std::int64_t>(i);
-        rank = static_cast<int>(r);
-      }
-      break;
-    }
-  }
-  return first;
-}
+std::int64_t first_difference(const std::vector<std::vector<std::string>>& lines, int& rank);
 
-inline std::vector<std::string> split_lines(const std::string& text) {
-  std::vector<std::string> lines;
-  std::size_t at = 0;
-  while (at < text.size()) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    lines.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return lines;
-}
+std::vector<std::string> split_lines(const std::string& text);
 
 template <Communicator C>
 void compare_lines(C& comm, const std::string& mine, const std::string& found_where,
@@ -96,3 +66,48 @@ void check_same_values(C& comm, const E& exec, const ParamStore<T, M>& store, st
 }
 
 }  // namespace krama
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::detail {
+
+KRAMA_INLINE std::string layout_text(const Segment& s, DType type) {
+  return fmt::format("{} {} {}{}", s.name, to_string(s.extents), name_of(type),
+                     s.buffer   ? " buffer"
+                     : s.frozen ? " frozen"
+                     : s.decay  ? ""
+                                : " no decay");
+}
+
+KRAMA_INLINE std::int64_t first_difference(const std::vector<std::vector<std::string>>& lines,
+                                           int& rank) {
+  std::int64_t first = -1;
+  for (std::size_t r = 1; r < lines.size(); ++r) {
+    const std::size_t n = std::max(lines[0].size(), lines[r].size());
+    for (std::size_t i = 0; i < n; ++i) {
+      const bool same = i < lines[0].size() && i < lines[r].size() && lines[0][i] == lines[r][i];
+      if (same) continue;
+      if (first < 0 || static_cast<std::int64_t>(i) < first) {
+        first = static_cast<std::int64_t>(i);
+        rank = static_cast<int>(r);
+      }
+      break;
+    }
+  }
+  return first;
+}
+
+KRAMA_INLINE std::vector<std::string> split_lines(const std::string& text) {
+  std::vector<std::string> lines;
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    lines.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return lines;
+}
+
+}  // namespace krama::detail
+
+#endif  // KRAMA_DEFINITIONS

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <krama/comm/wire_encoding.hpp>
+#include <krama/definitions.hpp>
 #include <krama/plan/buckets.hpp>
 
 namespace krama {
@@ -33,35 +34,14 @@ class GradientWire {
  public:
   GradientWire() = default;
   /// For gradients of `elements` parameters; `rank`: of `ranks`. One rank sends nothing.
-  GradientWire(const WireOptions& options, std::int64_t elements, int rank, int ranks)
-      : options_(options), rank_(rank) {
-    if (options.format != WireFormat::f32 && options.feedback && ranks > 1) {
-      residual_.assign(static_cast<std::size_t>(elements), 0.0F);
-    }
-  }
+  GradientWire(const WireOptions& options, std::int64_t elements, int rank, int ranks);
 
   /// `learns`: the gradients will be used by an update. Others leave the residuals alone.
-  void begin_step(std::uint64_t seed, std::uint32_t step, double loss_scale, bool learns) {
-    key_ = {seed, stream + static_cast<std::uint32_t>(rank_), step};
-    learns_ = learns;
-    if (!learns) return;
-    if (!clean_ || loss_scale != loss_scale_) {
-      std::fill(residual_.begin(), residual_.end(), 0.0F);
-    }
-    loss_scale_ = loss_scale;
-    clean_ = false;
-  }
+  void begin_step(std::uint64_t seed, std::uint32_t step, double loss_scale, bool learns);
   void end_step(bool updates) { clean_ = updates; }
 
   /// Of a bucket of parameters.
-  [[nodiscard]] WireEncoding encoding(const plan::Bucket& bucket) {
-    WireEncoding e{options_.format, {}, key_, static_cast<std::uint64_t>(bucket.begin)};
-    if (learns_ && !residual_.empty()) {
-      e.residual = std::span(residual_).subspan(static_cast<std::size_t>(bucket.begin),
-                                                static_cast<std::size_t>(bucket.size()));
-    }
-    return e;
-  }
+  [[nodiscard]] WireEncoding encoding(const plan::Bucket& bucket);
 
   [[nodiscard]] const WireOptions& options() const { return options_; }
   /// By parameter; empty without feedback. Valid between steps.
@@ -81,7 +61,44 @@ class GradientWire {
 };
 
 /// For people: "gradients travel as bf16, with error feedback (1.5 MiB a rank)".
-inline std::string describe(const WireOptions& options, std::int64_t parameters) {
+std::string describe(const WireOptions& options, std::int64_t parameters);
+
+}  // namespace krama
+
+#if KRAMA_DEFINITIONS
+
+namespace krama {
+
+KRAMA_INLINE GradientWire::GradientWire(const WireOptions& options, std::int64_t elements, int rank,
+                                        int ranks)
+    : options_(options), rank_(rank) {
+  if (options.format != WireFormat::f32 && options.feedback && ranks > 1) {
+    residual_.assign(static_cast<std::size_t>(elements), 0.0F);
+  }
+}
+
+KRAMA_INLINE void GradientWire::begin_step(std::uint64_t seed, std::uint32_t step,
+                                           double loss_scale, bool learns) {
+  key_ = {seed, stream + static_cast<std::uint32_t>(rank_), step};
+  learns_ = learns;
+  if (!learns) return;
+  if (!clean_ || loss_scale != loss_scale_) {
+    std::fill(residual_.begin(), residual_.end(), 0.0F);
+  }
+  loss_scale_ = loss_scale;
+  clean_ = false;
+}
+
+KRAMA_INLINE WireEncoding GradientWire::encoding(const plan::Bucket& bucket) {
+  WireEncoding e{options_.format, {}, key_, static_cast<std::uint64_t>(bucket.begin)};
+  if (learns_ && !residual_.empty()) {
+    e.residual = std::span(residual_).subspan(static_cast<std::size_t>(bucket.begin),
+                                              static_cast<std::size_t>(bucket.size()));
+  }
+  return e;
+}
+
+KRAMA_INLINE std::string describe(const WireOptions& options, std::int64_t parameters) {
   std::string text = fmt::format("gradients travel as {}", name_of(options.format));
   if (options.format == WireFormat::f32) return text;
   if (!options.feedback) return text + ", without error feedback";
@@ -90,3 +107,5 @@ inline std::string describe(const WireOptions& options, std::int64_t parameters)
 }
 
 }  // namespace krama
+
+#endif  // KRAMA_DEFINITIONS

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <krama/comm/partition.hpp>
+#include <krama/definitions.hpp>
 #include <krama/memory/param_store.hpp>
 #include <krama/nn/model.hpp>
 #include <krama/plan/buckets.hpp>
@@ -27,26 +28,7 @@ class Shard {
   /// `parameter_buckets` of the buckets hold parameters, the rest buffers, which are shared out by
   /// weight. `caps`: elements of parameters that each rank can own at most; empty: any number.
   Shard(const std::vector<plan::Bucket>& buckets, std::span<const double> weights, int rank,
-        int parameter_buckets, std::span<const std::int64_t> caps = {})
-      : buckets_(buckets), rank_(rank), parameter_buckets_(parameter_buckets) {
-    const std::vector<plan::Bucket> parameters(buckets.begin(),
-                                               buckets.begin() + parameter_buckets);
-    std::int64_t chunks = 0;
-    for (const auto& b : parameters) chunks += (b.size() + chunk_size - 1) / chunk_size;
-    std::vector<std::int64_t> most;
-    for (const auto c : caps) most.push_back(c / chunk_size);
-    const auto shares = plan::share_state(chunks, weights, most);
-    for (auto& cuts : plan::cut_buckets(parameters, shares, chunk_size)) {
-      partitions_.emplace_back(std::move(cuts));
-    }
-    for (int k = parameter_buckets; k < bucket_count(); ++k) {
-      partitions_.push_back(Partition::by_weight(bucket(k).size(), weights, chunk_size));
-    }
-    for (const auto& partition : partitions_) {
-      packed_.push_back(owned_);
-      owned_ += partition.count(rank);
-    }
-  }
+        int parameter_buckets, std::span<const std::int64_t> caps = {});
   [[nodiscard]] int bucket_count() const { return static_cast<int>(buckets_.size()); }
   /// Buckets from this one on hold buffers: they are committed, not optimised.
   [[nodiscard]] int parameter_buckets() const { return parameter_buckets_; }
@@ -119,3 +101,32 @@ Shard make_shard(const ParamStore<T, M>& store, std::int64_t bucket_elements,
 }
 
 }  // namespace krama
+
+#if KRAMA_DEFINITIONS
+
+namespace krama {
+
+KRAMA_INLINE Shard::Shard(const std::vector<plan::Bucket>& buckets, std::span<const double> weights,
+                          int rank, int parameter_buckets, std::span<const std::int64_t> caps)
+    : buckets_(buckets), rank_(rank), parameter_buckets_(parameter_buckets) {
+  const std::vector<plan::Bucket> parameters(buckets.begin(), buckets.begin() + parameter_buckets);
+  std::int64_t chunks = 0;
+  for (const auto& b : parameters) chunks += (b.size() + chunk_size - 1) / chunk_size;
+  std::vector<std::int64_t> most;
+  for (const auto c : caps) most.push_back(c / chunk_size);
+  const auto shares = plan::share_state(chunks, weights, most);
+  for (auto& cuts : plan::cut_buckets(parameters, shares, chunk_size)) {
+    partitions_.emplace_back(std::move(cuts));
+  }
+  for (int k = parameter_buckets; k < bucket_count(); ++k) {
+    partitions_.push_back(Partition::by_weight(bucket(k).size(), weights, chunk_size));
+  }
+  for (const auto& partition : partitions_) {
+    packed_.push_back(owned_);
+    owned_ += partition.count(rank);
+  }
+}
+
+}  // namespace krama
+
+#endif  // KRAMA_DEFINITIONS

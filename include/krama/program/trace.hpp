@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <krama/definitions.hpp>
 #include <krama/plan/program.hpp>
 
 namespace krama {
@@ -25,11 +26,7 @@ class TraceRecorder {
   using Clock = std::chrono::steady_clock;
 
   /// Records the next `limit` events; time 0 is now.
-  void start(std::size_t limit) {
-    limit_ = limit;
-    origin_ = Clock::now();
-    events_.reserve(limit);
-  }
+  void start(std::size_t limit);
   [[nodiscard]] bool on() const { return events_.size() < limit_; }
   [[nodiscard]] double now_us() const {
     return std::chrono::duration<double, std::micro>(Clock::now() - origin_).count();
@@ -39,10 +36,7 @@ class TraceRecorder {
   }
   [[nodiscard]] const std::vector<TraceEvent>& events() const { return events_; }
   /// Stops, and hands over what there is.
-  [[nodiscard]] std::vector<TraceEvent> take() {
-    limit_ = 0;
-    return std::exchange(events_, {});
-  }
+  [[nodiscard]] std::vector<TraceEvent> take();
 
  private:
   Clock::time_point origin_ = Clock::now();
@@ -51,3 +45,22 @@ class TraceRecorder {
 };
 
 }  // namespace krama
+
+#if KRAMA_DEFINITIONS
+
+namespace krama {
+
+KRAMA_INLINE void TraceRecorder::start(std::size_t limit) {
+  limit_ = limit;
+  origin_ = Clock::now();
+  events_.reserve(limit);
+}
+
+KRAMA_INLINE std::vector<TraceEvent> TraceRecorder::take() {
+  limit_ = 0;
+  return std::exchange(events_, {});
+}
+
+}  // namespace krama
+
+#endif  // KRAMA_DEFINITIONS

@@ -6,21 +6,14 @@
 #include <cstdlib>
 
 #include <krama/core/error.hpp>
+#include <krama/definitions.hpp>
 
 namespace krama {
 
 /// Starts Kokkos unless somebody else has, and ends it only if it started it.
 class KokkosScope {
  public:
-  KokkosScope(int& argc, char** argv) {
-    KRAMA_EXPECTS(!Kokkos::is_finalized(),
-                  "Kokkos was finalized before Krama started; it cannot be started again");
-    if (Kokkos::is_initialized()) return;
-    // Kokkos would warn once for each rank about threads and cores; the table of ranks says it once.
-    setenv("KOKKOS_DISABLE_WARNINGS", "1", 0);
-    Kokkos::initialize(argc, argv);
-    owner_ = true;
-  }
+  KokkosScope(int& argc, char** argv);
   KokkosScope(const KokkosScope&) = delete;
   KokkosScope& operator=(const KokkosScope&) = delete;
   ~KokkosScope() {
@@ -35,3 +28,21 @@ class KokkosScope {
 };
 
 }  // namespace krama
+
+#if KRAMA_DEFINITIONS
+
+namespace krama {
+
+KRAMA_INLINE KokkosScope::KokkosScope(int& argc, char** argv) {
+  KRAMA_EXPECTS(!Kokkos::is_finalized(),
+                "Kokkos was finalized before Krama started; it cannot be started again");
+  if (Kokkos::is_initialized()) return;
+  // Kokkos would warn once for each rank about threads and cores; the table of ranks says it once.
+  setenv("KOKKOS_DISABLE_WARNINGS", "1", 0);
+  Kokkos::initialize(argc, argv);
+  owner_ = true;
+}
+
+}  // namespace krama
+
+#endif  // KRAMA_DEFINITIONS

@@ -5,12 +5,24 @@
 #include <cstdlib>
 #include <string_view>
 
+#include <krama/definitions.hpp>
+
 namespace krama {
 
 /// The user wants no lines that nobody asked for: KRAMA_QUIET=1.
-inline bool is_quiet() {
+bool is_quiet();
+
+}  // namespace krama
+
+#if KRAMA_DEFINITIONS
+
+namespace krama {
+
+KRAMA_INLINE bool is_quiet() {
   const char* word = std::getenv("KRAMA_QUIET");
   return word != nullptr && std::string_view(word) == "1";
 }
 
 }  // namespace krama
+
+#endif  // KRAMA_DEFINITIONS

@@ -15,6 +15,7 @@
 #include <krama/comm/topology.hpp>
 #include <krama/comm/watchdog.hpp>
 #include <krama/core/join.hpp>
+#include <krama/definitions.hpp>
 
 namespace krama {
 
@@ -32,7 +33,21 @@ inline std::string memory_text(std::int64_t bytes) {
   return bytes > 0 ? fmt::format("{:.0f} GiB", static_cast<double>(bytes) / 1073741824.0) : "?";
 }
 
-inline std::string lay_out(const std::vector<RankRow>& rows) {
+std::string lay_out(const std::vector<RankRow>& rows);
+
+std::vector<std::string> rank_warnings(const Topology& topology);
+}  // namespace detail
+
+/// The table of what the ranks said of themselves. Pure.
+RankTable make_rank_table(const Topology& topology);
+
+}  // namespace krama
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::detail {
+
+KRAMA_INLINE std::string lay_out(const std::vector<RankRow>& rows) {
   std::array<std::size_t, rank_columns> widths{};
   for (const auto& row : rows) {
     for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
@@ -49,7 +64,7 @@ inline std::string lay_out(const std::vector<RankRow>& rows) {
   return text;
 }
 
-inline std::vector<std::string> rank_warnings(const Topology& topology) {
+KRAMA_INLINE std::vector<std::string> rank_warnings(const Topology& topology) {
   std::vector<std::string> warnings;
   std::vector<int> unoptimised;
   for (int r = 0; r < topology.ranks(); ++r) {
@@ -78,10 +93,12 @@ inline std::vector<std::string> rank_warnings(const Topology& topology) {
   }
   return warnings;
 }
-}  // namespace detail
 
-/// The table of what the ranks said of themselves. Pure.
-inline RankTable make_rank_table(const Topology& topology) {
+}  // namespace krama::detail
+
+namespace krama {
+
+KRAMA_INLINE RankTable make_rank_table(const Topology& topology) {
   std::vector<detail::RankRow> rows{
       {"rank", "host", "group", "build", "device", "back end", "threads", "memory", "transport"}};
   for (int r = 0; r < topology.ranks(); ++r) {
@@ -94,3 +111,5 @@ inline RankTable make_rank_table(const Topology& topology) {
 }
 
 }  // namespace krama
+
+#endif  // KRAMA_DEFINITIONS

@@ -23,6 +23,7 @@
 #include <krama/comm/world.hpp>
 #include <krama/config.hpp>
 #include <krama/core/error.hpp>
+#include <krama/definitions.hpp>
 #include <krama/runtime/kokkos_scope.hpp>
 #include <krama/runtime/quiet.hpp>
 #include <krama/runtime/rank_table.hpp>
@@ -32,6 +33,8 @@
 #endif
 
 namespace krama {
+
+KRAMA_INSTANCE(FormFound find_form(World&, const Topology&, const std::string&));
 
 struct RunOptions {
   bool print_table = true;  ///< the table of ranks at start; KRAMA_QUIET=1 hides it too
@@ -57,31 +60,11 @@ struct Outcome {
 };
 
 /// "krama/comm/partition.hpp:41": enough to find the place, without the builder's folders.
-inline std::string place(const std::source_location& where) {
-  std::string_view file = where.file_name();
-  const auto at = file.rfind("/krama/");
-  file.remove_prefix(at != std::string_view::npos ? at + 1 : file.rfind('/') + 1);
-  return fmt::format("{}:{}", file, where.line());
-}
+std::string place(const std::source_location& where);
 
-inline std::string describe_current_exception() {
-  try {
-    throw;
-  } catch (const Error& e) {
-    return fmt::format("{} ({})", e.what(), place(e.where()));
-  } catch (const std::exception& e) {
-    return e.what();
-  } catch (...) {
-    return "an exception that is not a std::exception";
-  }
-}
+std::string describe_current_exception();
 
-inline void print_error(const std::string& who, std::string_view text) {
-  std::fflush(stdout);
-  const std::string line = fmt::format("[krama][{}] error: {}\n", who, text);
-  std::fputs(line.c_str(), stderr);  // one call: lines of several ranks do not mix
-  std::fflush(stderr);
-}
+void print_error(const std::string& who, std::string_view text);
 
 /// Calls the program in whichever form it was written.
 template <class F>
@@ -98,58 +81,16 @@ int call(F& f, RunContext& context) {
   }
 }
 
-inline void print_table(const Topology& topology, const FormFound& form) {
-  const RankTable table = make_rank_table(topology);
-  std::fputs(table.text.c_str(), stdout);
-  if (topology.groups() > 1) {
-    fmt::print("sums travel: {} ({})\n", form.form.name(), form.reason);
-  }
-  std::fflush(stdout);
-  for (const auto& warning : table.warnings) {
-    std::fprintf(stderr, "[krama] warning: %s\n", warning.c_str());
-  }
-  std::fflush(stderr);
-}
+void print_table(const Topology& topology, const FormFound& form);
 
-inline World make_world() {
-#if KRAMA_ENABLE_MPI
-  return MpiComm::world();
-#else
-  return World("world");
-#endif
-}
+World make_world();
 
 /// All ranks' outcomes, or nothing when some rank has not ended within the time allowed: a rank
 /// that failed waits `grace` seconds, one that succeeded as long as the watchdog lets it.
-inline std::optional<std::vector<Outcome>> agree(World& ending, const Outcome& mine,
-                                                 [[maybe_unused]] double grace) {
-#if KRAMA_ENABLE_MPI
-  if (mine.code != 0) {
-    ending.set_watchdog(grace, [](const std::string& report) { throw Error(report); });
-  }
-#endif
-  try {
-    const auto texts =
-        ending.gather_text(fmt::format("{}\n{}", mine.code, mine.error), "krama::run: the end");
-    std::vector<Outcome> all;
-    for (const auto& text : texts) {
-      const auto cut = text.find('\n');
-      all.push_back({std::atoi(text.substr(0, cut).c_str()), text.substr(cut + 1)});
-    }
-    return all;
-  } catch (const std::exception&) {
-    return std::nullopt;
-  }
-}
+std::optional<std::vector<Outcome>> agree(World& ending, const Outcome& mine,
+                                          [[maybe_unused]] double grace);
 
-inline void abort_job([[maybe_unused]] int code) {
-#if KRAMA_ENABLE_MPI
-  // mpiexec drops what it has not yet read from the ranks when it ends the job: give it a moment.
-  std::this_thread::sleep_for(std::chrono::milliseconds(250));
-  MpiEnvironment::abort(code);
-#endif
-  std::_Exit(code);
-}
+void abort_job([[maybe_unused]] int code);
 
 /// Runs the program and brings all ranks to the same end: their common exit code, or no return at
 /// all when this rank failed and the others cannot be asked.
@@ -198,13 +139,7 @@ int run_program(F& f, RunContext& context, World& ending) {
 
 /// The last word, by which a launcher knows that every rank came to a good end (the exit status of
 /// mpiexec does not tell). Printed only for a launcher that asks.
-inline void last_word(World& ending) {
-  ending.barrier("krama::run: the last word");
-  const char* nonce = std::getenv("KRAMA_LAUNCH_NONCE");
-  if (ending.rank() != 0 || nonce == nullptr) return;
-  std::printf("krama: all %d ranks finished [%s]\n", ending.size(), nonce);
-  std::fflush(stdout);
-}
+void last_word(World& ending);
 
 /// MPI's start, Kokkos' start, the program, Kokkos' end, the last word, MPI's end.
 template <class F>
@@ -253,3 +188,96 @@ int run(int argc, char** argv, F&& f, const RunOptions& options = {}) {
 }
 
 }  // namespace krama
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::runtime::detail {
+
+KRAMA_INLINE std::string place(const std::source_location& where) {
+  std::string_view file = where.file_name();
+  const auto at = file.rfind("/krama/");
+  file.remove_prefix(at != std::string_view::npos ? at + 1 : file.rfind('/') + 1);
+  return fmt::format("{}:{}", file, where.line());
+}
+
+KRAMA_INLINE std::string describe_current_exception() {
+  try {
+    throw;
+  } catch (const Error& e) {
+    return fmt::format("{} ({})", e.what(), place(e.where()));
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "an exception that is not a std::exception";
+  }
+}
+
+KRAMA_INLINE void print_error(const std::string& who, std::string_view text) {
+  std::fflush(stdout);
+  const std::string line = fmt::format("[krama][{}] error: {}\n", who, text);
+  std::fputs(line.c_str(), stderr);  // one call: lines of several ranks do not mix
+  std::fflush(stderr);
+}
+
+KRAMA_INLINE void print_table(const Topology& topology, const FormFound& form) {
+  const RankTable table = make_rank_table(topology);
+  std::fputs(table.text.c_str(), stdout);
+  if (topology.groups() > 1) {
+    fmt::print("sums travel: {} ({})\n", form.form.name(), form.reason);
+  }
+  std::fflush(stdout);
+  for (const auto& warning : table.warnings) {
+    std::fprintf(stderr, "[krama] warning: %s\n", warning.c_str());
+  }
+  std::fflush(stderr);
+}
+
+KRAMA_INLINE World make_world() {
+#if KRAMA_ENABLE_MPI
+  return MpiComm::world();
+#else
+  return World("world");
+#endif
+}
+
+KRAMA_INLINE std::optional<std::vector<Outcome>> agree(World& ending, const Outcome& mine,
+                                                       [[maybe_unused]] double grace) {
+#if KRAMA_ENABLE_MPI
+  if (mine.code != 0) {
+    ending.set_watchdog(grace, [](const std::string& report) { throw Error(report); });
+  }
+#endif
+  try {
+    const auto texts =
+        ending.gather_text(fmt::format("{}\n{}", mine.code, mine.error), "krama::run: the end");
+    std::vector<Outcome> all;
+    for (const auto& text : texts) {
+      const auto cut = text.find('\n');
+      all.push_back({std::atoi(text.substr(0, cut).c_str()), text.substr(cut + 1)});
+    }
+    return all;
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+}
+
+KRAMA_INLINE void abort_job([[maybe_unused]] int code) {
+#if KRAMA_ENABLE_MPI
+  // mpiexec drops what it has not yet read from the ranks when it ends the job: give it a moment.
+  std::this_thread::sleep_for(std::chrono::milliseconds(250));
+  MpiEnvironment::abort(code);
+#endif
+  std::_Exit(code);
+}
+
+KRAMA_INLINE void last_word(World& ending) {
+  ending.barrier("krama::run: the last word");
+  const char* nonce = std::getenv("KRAMA_LAUNCH_NONCE");
+  if (ending.rank() != 0 || nonce == nullptr) return;
+  std::printf("krama: all %d ranks finished [%s]\n", ending.size(), nonce);
+  std::fflush(stdout);
+}
+
+}  // namespace krama::runtime::detail
+
+#endif  // KRAMA_DEFINITIONS

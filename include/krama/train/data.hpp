@@ -14,6 +14,7 @@
 #include <krama/core/error.hpp>
 #include <krama/core/extents.hpp>
 #include <krama/core/random.hpp>
+#include <krama/definitions.hpp>
 #include <krama/plan/shares.hpp>
 
 namespace krama::train {
@@ -34,8 +35,38 @@ concept DataSource =
 
 /// Sample order of one epoch: a shuffle that depends on (seed, epoch) only, the same on every rank
 /// and for any rank count.
-inline std::vector<std::int64_t> sample_order(std::uint64_t seed, std::uint32_t epoch,
-                                              std::int64_t samples) {
+std::vector<std::int64_t> sample_order(std::uint64_t seed, std::uint32_t epoch,
+                                       std::int64_t samples);
+
+/// The endless sequence of epochs, one after the other. Global batch s is the samples at places
+/// [s B, (s+1) B) of it, so that a resumed run continues where it stopped.
+class SampleSequence {
+ public:
+  SampleSequence(std::uint64_t seed, std::int64_t samples) : seed_(seed), samples_(samples) {
+    KRAMA_EXPECTS(samples > 0, "the data source holds no sample");
+  }
+
+  /// Numbers of the samples at places [begin, begin + count).
+  std::vector<std::int64_t> ids(std::int64_t begin, std::int64_t count);
+
+ private:
+  std::uint64_t seed_;
+  std::int64_t samples_;
+  std::vector<std::int64_t> order_;
+  std::uint32_t epoch_ = 0;
+  bool made_ = false;
+};
+
+using plan::split_batch;
+
+}  // namespace krama::train
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::train {
+
+KRAMA_INLINE std::vector<std::int64_t> sample_order(std::uint64_t seed, std::uint32_t epoch,
+                                                    std::int64_t samples) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(samples));
   std::iota(order.begin(), order.end(), std::int64_t{0});
   const RandomKey key{seed, 0x5eed0001U, epoch};
@@ -49,38 +80,21 @@ inline std::vector<std::int64_t> sample_order(std::uint64_t seed, std::uint32_t 
   return order;
 }
 
-/// The endless sequence of epochs, one after the other. Global batch s is the samples at places
-/// [s B, (s+1) B) of it, so that a resumed run continues where it stopped.
-class SampleSequence {
- public:
-  SampleSequence(std::uint64_t seed, std::int64_t samples) : seed_(seed), samples_(samples) {
-    KRAMA_EXPECTS(samples > 0, "the data source holds no sample");
-  }
-
-  /// Numbers of the samples at places [begin, begin + count).
-  std::vector<std::int64_t> ids(std::int64_t begin, std::int64_t count) {
-    std::vector<std::int64_t> out;
-    out.reserve(static_cast<std::size_t>(count));
-    for (std::int64_t p = begin; p < begin + count; ++p) {
-      const auto epoch = static_cast<std::uint32_t>(p / samples_);
-      if (!made_ || epoch != epoch_) {
-        order_ = sample_order(seed_, epoch, samples_);
-        epoch_ = epoch;
-        made_ = true;
-      }
-      out.push_back(order_[static_cast<std::size_t>(p % samples_)]);
+KRAMA_INLINE std::vector<std::int64_t> SampleSequence::ids(std::int64_t begin, std::int64_t count) {
+  std::vector<std::int64_t> out;
+  out.reserve(static_cast<std::size_t>(count));
+  for (std::int64_t p = begin; p < begin + count; ++p) {
+    const auto epoch = static_cast<std::uint32_t>(p / samples_);
+    if (!made_ || epoch != epoch_) {
+      order_ = sample_order(seed_, epoch, samples_);
+      epoch_ = epoch;
+      made_ = true;
     }
-    return out;
+    out.push_back(order_[static_cast<std::size_t>(p % samples_)]);
   }
-
- private:
-  std::uint64_t seed_;
-  std::int64_t samples_;
-  std::vector<std::int64_t> order_;
-  std::uint32_t epoch_ = 0;
-  bool made_ = false;
-};
-
-using plan::split_batch;
+  return out;
+}
 
 }  // namespace krama::train
+
+#endif  // KRAMA_DEFINITIONS

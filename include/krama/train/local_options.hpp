@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include <krama/core/error.hpp>
+#include <krama/definitions.hpp>
 
 namespace krama::train {
 
@@ -38,15 +39,25 @@ struct LocalSyncOptions {
 };
 
 /// What a command line says. \throws Error for a rule that is none
-inline LocalRule parse_local_rule(std::string_view text) {
+LocalRule parse_local_rule(std::string_view text);
+
+/// \throws Error for options that make no sense
+void check_local_options(const LocalSyncOptions& o);
+
+}  // namespace krama::train
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::train {
+
+KRAMA_INLINE LocalRule parse_local_rule(std::string_view text) {
   for (const auto rule : {LocalRule::blocking, LocalRule::cocod, LocalRule::diloco}) {
     if (text == name_of(rule)) return rule;
   }
   throw Error(fmt::format("local rounds: no rule \"{}\"; wanted blocking, cocod or diloco", text));
 }
 
-/// \throws Error for options that make no sense
-inline void check_local_options(const LocalSyncOptions& o) {
+KRAMA_INLINE void check_local_options(const LocalSyncOptions& o) {
   KRAMA_EXPECTS(o.local_steps >= 1, "local rounds of {} steps; wanted 1 or more", o.local_steps);
   KRAMA_EXPECTS(o.outer_rate > 0 && std::isfinite(o.outer_rate),
                 "local rounds: an outer rate of {}", o.outer_rate);
@@ -60,3 +71,5 @@ inline void check_local_options(const LocalSyncOptions& o) {
 }
 
 }  // namespace krama::train
+
+#endif  // KRAMA_DEFINITIONS

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include <krama/definitions.hpp>
 #include <krama/plan/budget.hpp>
 #include <krama/program/profile.hpp>
 #include <krama/train/together.hpp>
@@ -56,13 +57,7 @@ std::string describe(const nn::Model<D, T>& model, const plan::StepCosts& costs,
 
 namespace detail {
 
-inline std::optional<plan::MemoryPlan> best_plan(const plan::StepCosts& costs) {
-  try {
-    return plan::plan_memory(costs);
-  } catch (const plan::DoesNotFit&) {
-    return std::nullopt;
-  }
-}
+std::optional<plan::MemoryPlan> best_plan(const plan::StepCosts& costs);
 
 }  // namespace detail
 
@@ -110,3 +105,19 @@ std::string train_within(const exec_of<D>& exec, Executor<D, T, Loss, Optimizer,
 }
 
 }  // namespace krama::train
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::train::detail {
+
+KRAMA_INLINE std::optional<plan::MemoryPlan> best_plan(const plan::StepCosts& costs) {
+  try {
+    return plan::plan_memory(costs);
+  } catch (const plan::DoesNotFit&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace krama::train::detail
+
+#endif  // KRAMA_DEFINITIONS

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <krama/core/error.hpp>
+#include <krama/definitions.hpp>
 
 namespace krama::train {
 
@@ -27,19 +28,50 @@ struct ProgressState {
   std::vector<double> rank_share;  ///< of the global batch, 0 to 1
 };
 
-inline std::string format_seconds(double seconds) {
+std::string format_seconds(double seconds);
+std::string format_count(double n);
+
+/// "[=====>    ] step 120/400  loss 2.134  41.2k tok/s (r0 75% 30.1k, r1 25% 11.1k)  0:41 < 1:20"
+std::string progress_line(const ProgressState& p);
+
+/// Shows the line on stdout: rewritten in place on a terminal (or when KRAMA_PROGRESS=bar), one line
+/// every `plain_every` seconds elsewhere; nothing on ranks other than 0 or with KRAMA_PROGRESS=off.
+class Progress {
+ public:
+  Progress(bool shown, double plain_every);
+
+  void show(const ProgressState& p, bool last);
+
+  /// A line of its own between progress lines.
+  void say(const std::string& text);
+
+ private:
+  bool shown_;
+  bool in_place_ = false;
+  double plain_every_;
+  double shown_at_ = -1e9;
+  std::size_t length_ = 0;
+};
+
+}  // namespace krama::train
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::train {
+
+KRAMA_INLINE std::string format_seconds(double seconds) {
   const auto s = static_cast<std::int64_t>(seconds);
   return s >= 3600 ? fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60)
                    : fmt::format("{}:{:02}", s / 60, s % 60);
 }
-inline std::string format_count(double n) {
+
+KRAMA_INLINE std::string format_count(double n) {
   return n >= 1e6   ? fmt::format("{:.1f}M", n / 1e6)
          : n >= 1e4 ? fmt::format("{:.1f}k", n / 1e3)
                     : fmt::format("{:.0f}", n);
 }
 
-/// "[=====>    ] step 120/400  loss 2.134  41.2k tok/s (r0 75% 30.1k, r1 25% 11.1k)  0:41 < 1:20"
-inline std::string progress_line(const ProgressState& p) {
+KRAMA_INLINE std::string progress_line(const ProgressState& p) {
   constexpr int width = 20;
   const int done = static_cast<int>(p.fraction * width);
   std::string bar;
@@ -56,52 +88,42 @@ inline std::string progress_line(const ProgressState& p) {
                      format_seconds(left));
 }
 
-/// Shows the line on stdout: rewritten in place on a terminal (or when KRAMA_PROGRESS=bar), one line
-/// every `plain_every` seconds elsewhere; nothing on ranks other than 0 or with KRAMA_PROGRESS=off.
-class Progress {
- public:
-  Progress(bool shown, double plain_every) : shown_(shown), plain_every_(plain_every) {
-    const char* wish = std::getenv("KRAMA_PROGRESS");
-    const std::string how = wish != nullptr ? wish : "";
-    if (how == "off") shown_ = false;
-    in_place_ = how == "bar" || (how.empty() && isatty(STDOUT_FILENO) == 1);
-  }
+KRAMA_INLINE Progress::Progress(bool shown, double plain_every)
+    : shown_(shown), plain_every_(plain_every) {
+  const char* wish = std::getenv("KRAMA_PROGRESS");
+  const std::string how = wish != nullptr ? wish : "";
+  if (how == "off") shown_ = false;
+  in_place_ = how == "bar" || (how.empty() && isatty(STDOUT_FILENO) == 1);
+}
 
-  void show(const ProgressState& p, bool last) {
-    if (!shown_) return;
-    const double pause = in_place_ ? 0.2 : plain_every_;
-    if (!last && p.seconds - shown_at_ < pause) return;
-    shown_at_ = p.seconds;
-    const std::string line = progress_line(p);
-    if (in_place_) {
-      // Blank what a longer line left behind.
-      const std::size_t blanks = line.size() < length_ ? length_ - line.size() : 0;
-      std::fputs(fmt::format("\r{}{}", line, std::string(blanks, ' ')).c_str(), stdout);
-      length_ = line.size();
-      if (last) std::fputs("\n", stdout);
-    } else {
-      std::fputs((line + "\n").c_str(), stdout);
-    }
-    std::fflush(stdout);
+KRAMA_INLINE void Progress::show(const ProgressState& p, bool last) {
+  if (!shown_) return;
+  const double pause = in_place_ ? 0.2 : plain_every_;
+  if (!last && p.seconds - shown_at_ < pause) return;
+  shown_at_ = p.seconds;
+  const std::string line = progress_line(p);
+  if (in_place_) {
+    // Blank what a longer line left behind.
+    const std::size_t blanks = line.size() < length_ ? length_ - line.size() : 0;
+    std::fputs(fmt::format("\r{}{}", line, std::string(blanks, ' ')).c_str(), stdout);
+    length_ = line.size();
+    if (last) std::fputs("\n", stdout);
+  } else {
+    std::fputs((line + "\n").c_str(), stdout);
   }
+  std::fflush(stdout);
+}
 
-  /// A line of its own between progress lines.
-  void say(const std::string& text) {
-    if (!shown_) return;
-    if (in_place_ && length_ > 0) {
-      std::fputs(fmt::format("\r{}\r", std::string(length_, ' ')).c_str(), stdout);
-      length_ = 0;
-    }
-    std::fputs((text + "\n").c_str(), stdout);
-    std::fflush(stdout);
+KRAMA_INLINE void Progress::say(const std::string& text) {
+  if (!shown_) return;
+  if (in_place_ && length_ > 0) {
+    std::fputs(fmt::format("\r{}\r", std::string(length_, ' ')).c_str(), stdout);
+    length_ = 0;
   }
-
- private:
-  bool shown_;
-  bool in_place_ = false;
-  double plain_every_;
-  double shown_at_ = -1e9;
-  std::size_t length_ = 0;
-};
+  std::fputs((text + "\n").c_str(), stdout);
+  std::fflush(stdout);
+}
 
 }  // namespace krama::train
+
+#endif  // KRAMA_DEFINITIONS

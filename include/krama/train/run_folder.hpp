@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <krama/comm/communicator.hpp>
+#include <krama/definitions.hpp>
 #include <krama/io/jsonl.hpp>
 #include <krama/io/timeline_svg.hpp>
 #include <krama/io/trace_json.hpp>
@@ -74,68 +75,86 @@ class RunFolder {
   static constexpr std::array lanes = {plan::Lane::compute, plan::Lane::comm, plan::Lane::data,
                                        plan::Lane::link};
 
-  static std::vector<TraceEvent> events_of(std::size_t rank, const std::string& text) {
-    std::vector<TraceEvent> events;
-    std::size_t at = 0;
-    while (at < text.size()) {
-      const std::size_t end = text.find('\n', at);
-      int op = 0;
-      unsigned step = 0;
-      TraceEvent e;
-      const int got = std::sscanf(text.substr(at, end - at).c_str(), "%d %d %d %u %lf %lf", &op,
-                                  &e.instr.index, &e.instr.micro, &step, &e.begin_us, &e.end_us);
-      KRAMA_EXPECTS(got == 6, "trace of rank {}: line \"{}\" is damaged", rank,
-                    text.substr(at, end - at));
-      e.instr.op = static_cast<plan::Op>(op);
-      e.step = step;
-      events.push_back(e);
-      at = end + 1;
-    }
-    return events;
-  }
-  static std::string name_of(const plan::Instr& i) {
-    return i.index >= 0 ? fmt::format("{} {}", plan::name_of(i.op), i.index)
-                        : std::string(plan::name_of(i.op));
-  }
+  static std::vector<TraceEvent> events_of(std::size_t rank, const std::string& text);
+  static std::string name_of(const plan::Instr& i);
 
-  static void write_rank(io::TraceWriter& file, int rank, const std::vector<TraceEvent>& events) {
-    file.process(rank, fmt::format("rank {}", rank), rank);
-    for (const auto lane : lanes) {
-      file.thread({rank, static_cast<int>(lane)}, plan::name_of(lane), static_cast<int>(lane));
-    }
-    for (const auto& e : events) {
-      const auto lane = plan::lane_of(e.instr.op);
-      file.complete({rank, static_cast<int>(lane)}, name_of(e.instr), plan::name_of(lane),
-                    e.begin_us, e.end_us - e.begin_us,
-                    {{"step", e.step}, {"micro_batch", e.instr.micro}});
-    }
-  }
+  static void write_rank(io::TraceWriter& file, int rank, const std::vector<TraceEvent>& events);
 
   /// The last step of the trace, which is the least disturbed by starting up.
   static void draw(const std::vector<std::vector<TraceEvent>>& ranks,
-                   const std::filesystem::path& path) {
-    std::uint32_t step = 0;
-    for (const auto& events : ranks) {
-      for (const auto& e : events) step = std::max(step, e.step);
-    }
-    io::TimelineSvg picture;
-    for (std::size_t r = 0; r < ranks.size(); ++r) {
-      std::array<std::size_t, lanes.size()> rows{};
-      for (const auto lane : lanes) {
-        rows[static_cast<std::size_t>(lane)] =
-            picture.row(fmt::format("rank {} {}", r, plan::name_of(lane)));
-      }
-      for (const auto& e : ranks[r]) {
-        if (e.step != step) continue;
-        picture.box(rows[static_cast<std::size_t>(plan::lane_of(e.instr.op))], name_of(e.instr),
-                    static_cast<std::size_t>(e.instr.op), e.begin_us, e.end_us - e.begin_us);
-      }
-    }
-    picture.commit(path);
-  }
+                   const std::filesystem::path& path);
 
   std::filesystem::path folder_;
   std::optional<io::JsonLines> metrics_;
 };
 
 }  // namespace krama::train
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::train {
+
+KRAMA_INLINE std::vector<TraceEvent> RunFolder::events_of(std::size_t rank,
+                                                          const std::string& text) {
+  std::vector<TraceEvent> events;
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const std::size_t end = text.find('\n', at);
+    int op = 0;
+    unsigned step = 0;
+    TraceEvent e;
+    const int got = std::sscanf(text.substr(at, end - at).c_str(), "%d %d %d %u %lf %lf", &op,
+                                &e.instr.index, &e.instr.micro, &step, &e.begin_us, &e.end_us);
+    KRAMA_EXPECTS(got == 6, "trace of rank {}: line \"{}\" is damaged", rank,
+                  text.substr(at, end - at));
+    e.instr.op = static_cast<plan::Op>(op);
+    e.step = step;
+    events.push_back(e);
+    at = end + 1;
+  }
+  return events;
+}
+
+KRAMA_INLINE std::string RunFolder::name_of(const plan::Instr& i) {
+  return i.index >= 0 ? fmt::format("{} {}", plan::name_of(i.op), i.index)
+                      : std::string(plan::name_of(i.op));
+}
+
+KRAMA_INLINE void RunFolder::write_rank(io::TraceWriter& file, int rank,
+                                        const std::vector<TraceEvent>& events) {
+  file.process(rank, fmt::format("rank {}", rank), rank);
+  for (const auto lane : lanes) {
+    file.thread({rank, static_cast<int>(lane)}, plan::name_of(lane), static_cast<int>(lane));
+  }
+  for (const auto& e : events) {
+    const auto lane = plan::lane_of(e.instr.op);
+    file.complete({rank, static_cast<int>(lane)}, name_of(e.instr), plan::name_of(lane), e.begin_us,
+                  e.end_us - e.begin_us, {{"step", e.step}, {"micro_batch", e.instr.micro}});
+  }
+}
+
+KRAMA_INLINE void RunFolder::draw(const std::vector<std::vector<TraceEvent>>& ranks,
+                                  const std::filesystem::path& path) {
+  std::uint32_t step = 0;
+  for (const auto& events : ranks) {
+    for (const auto& e : events) step = std::max(step, e.step);
+  }
+  io::TimelineSvg picture;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    std::array<std::size_t, lanes.size()> rows{};
+    for (const auto lane : lanes) {
+      rows[static_cast<std::size_t>(lane)] =
+          picture.row(fmt::format("rank {} {}", r, plan::name_of(lane)));
+    }
+    for (const auto& e : ranks[r]) {
+      if (e.step != step) continue;
+      picture.box(rows[static_cast<std::size_t>(plan::lane_of(e.instr.op))], name_of(e.instr),
+                  static_cast<std::size_t>(e.instr.op), e.begin_us, e.end_us - e.begin_us);
+    }
+  }
+  picture.commit(path);
+}
+
+}  // namespace krama::train
+
+#endif  // KRAMA_DEFINITIONS

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <krama/core/error.hpp>
+#include <krama/definitions.hpp>
 #include <krama/plan/model_shares.hpp>
 #include <krama/plan/proportional_shares.hpp>
 #include <krama/plan/shares.hpp>
@@ -32,7 +33,15 @@ struct ShareOptions {
 /// What a command line says: "auto" (shares that follow speed), "proportional" (by the other rule),
 /// "equal", or proportions, one number a rank: "3:1".
 /// \throws Error, with the text, for anything else.
-inline ShareOptions parse_shares(const std::string& text, int ranks) {
+ShareOptions parse_shares(const std::string& text, int ranks);
+
+}  // namespace krama::train
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::train {
+
+KRAMA_INLINE ShareOptions parse_shares(const std::string& text, int ranks) {
   if (text == "auto") return {};
   if (text == "proportional") return {.rule = ShareRule::proportional};
   if (text == "equal") return {.fixed = std::vector<double>(static_cast<std::size_t>(ranks), 1.0)};
@@ -64,3 +73,5 @@ inline ShareOptions parse_shares(const std::string& text, int ranks) {
 }
 
 }  // namespace krama::train
+
+#endif  // KRAMA_DEFINITIONS

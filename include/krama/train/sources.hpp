@@ -12,6 +12,7 @@
 
 #include <krama/core/error.hpp>
 #include <krama/core/extents.hpp>
+#include <krama/definitions.hpp>
 
 namespace krama::train {
 
@@ -22,12 +23,7 @@ class TextSource {
   using input_type = std::int32_t;
   using target_type = std::int32_t;
 
-  TextSource(std::vector<std::uint8_t> text, std::int64_t context, std::string name = "text")
-      : text_(std::move(text)), context_(context), name_(std::move(name)) {
-    KRAMA_EXPECTS(context > 0, "the context must be positive, not {}", context);
-    KRAMA_EXPECTS(bytes() > context, "{}: {} bytes are fewer than one context of {} and a target",
-                  name_, bytes(), context);
-  }
+  TextSource(std::vector<std::uint8_t> text, std::int64_t context, std::string name = "text");
 
   [[nodiscard]] std::int64_t bytes() const { return static_cast<std::int64_t>(text_.size()); }
   [[nodiscard]] std::int64_t size() const { return (bytes() - 1) / context_; }
@@ -36,19 +32,7 @@ class TextSource {
   [[nodiscard]] std::int64_t rows_per_sample() const { return context_; }
 
   void fetch(std::span<const std::int64_t> ids, std::span<std::int32_t> x,
-             std::span<std::int32_t> y, std::span<float> weights) const {
-    std::size_t at = 0;
-    for (const auto id : ids) {
-      KRAMA_EXPECTS(id >= 0 && id < size(), "{}: sample {} does not exist; there are {}", name_, id,
-                    size());
-      const auto begin = static_cast<std::size_t>(id * context_);
-      for (std::size_t t = 0; t < static_cast<std::size_t>(context_); ++t, ++at) {
-        x[at] = text_[begin + t];
-        y[at] = text_[begin + t + 1];
-        weights[at] = 1.0F;
-      }
-    }
-  }
+             std::span<std::int32_t> y, std::span<float> weights) const;
 
  private:
   std::vector<std::uint8_t> text_;
@@ -65,15 +49,7 @@ class LabelledRows {
 
   /// `rows` holds labels.size() rows of `features` numbers.
   LabelledRows(std::vector<float> rows, std::vector<std::int32_t> labels, std::int64_t features,
-               std::int32_t classes, std::string name = "rows")
-      : rows_(std::move(rows)),
-        labels_(std::move(labels)),
-        features_(features),
-        classes_(classes),
-        name_(std::move(name)) {
-    KRAMA_EXPECTS(static_cast<std::int64_t>(rows_.size()) == size() * features,
-                  "{}: {} numbers are not {} rows of {}", name_, rows_.size(), size(), features);
-  }
+               std::int32_t classes, std::string name = "rows");
 
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(labels_.size()); }
   [[nodiscard]] Shape input_shape() const { return {features_}; }
@@ -81,21 +57,7 @@ class LabelledRows {
   [[nodiscard]] std::int64_t rows_per_sample() const { return 1; }
 
   void fetch(std::span<const std::int64_t> ids, std::span<float> x, std::span<std::int32_t> y,
-             std::span<float> weights) const {
-    for (std::size_t k = 0; k < ids.size(); ++k) {
-      const auto id = static_cast<std::size_t>(ids[k]);
-      KRAMA_EXPECTS(ids[k] >= 0 && ids[k] < size(), "{}: sample {} does not exist; there are {}",
-                    name_, ids[k], size());
-      KRAMA_EXPECTS(labels_[id] >= 0 && labels_[id] < classes_,
-                    "{}: label of sample {} is {}; wanted 0 to {}", name_, id, labels_[id],
-                    classes_ - 1);
-      const auto n = static_cast<std::size_t>(features_);
-      std::copy_n(rows_.begin() + static_cast<std::ptrdiff_t>(id * n), n,
-                  x.begin() + static_cast<std::ptrdiff_t>(k * n));
-      y[k] = labels_[id];
-      weights[k] = 1.0F;
-    }
-  }
+             std::span<float> weights) const;
 
  private:
   std::vector<float> rows_;
@@ -153,3 +115,63 @@ class ViewSource {
 };
 
 }  // namespace krama::train
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::train {
+
+KRAMA_INLINE TextSource::TextSource(std::vector<std::uint8_t> text, std::int64_t context,
+                                    std::string name)
+    : text_(std::move(text)), context_(context), name_(std::move(name)) {
+  KRAMA_EXPECTS(context > 0, "the context must be positive, not {}", context);
+  KRAMA_EXPECTS(bytes() > context, "{}: {} bytes are fewer than one context of {} and a target",
+                name_, bytes(), context);
+}
+
+KRAMA_INLINE void TextSource::fetch(std::span<const std::int64_t> ids, std::span<std::int32_t> x,
+                                    std::span<std::int32_t> y, std::span<float> weights) const {
+  std::size_t at = 0;
+  for (const auto id : ids) {
+    KRAMA_EXPECTS(id >= 0 && id < size(), "{}: sample {} does not exist; there are {}", name_, id,
+                  size());
+    const auto begin = static_cast<std::size_t>(id * context_);
+    for (std::size_t t = 0; t < static_cast<std::size_t>(context_); ++t, ++at) {
+      x[at] = text_[begin + t];
+      y[at] = text_[begin + t + 1];
+      weights[at] = 1.0F;
+    }
+  }
+}
+
+KRAMA_INLINE LabelledRows::LabelledRows(std::vector<float> rows, std::vector<std::int32_t> labels,
+                                        std::int64_t features, std::int32_t classes,
+                                        std::string name)
+    : rows_(std::move(rows)),
+      labels_(std::move(labels)),
+      features_(features),
+      classes_(classes),
+      name_(std::move(name)) {
+  KRAMA_EXPECTS(static_cast<std::int64_t>(rows_.size()) == size() * features,
+                "{}: {} numbers are not {} rows of {}", name_, rows_.size(), size(), features);
+}
+
+KRAMA_INLINE void LabelledRows::fetch(std::span<const std::int64_t> ids, std::span<float> x,
+                                      std::span<std::int32_t> y, std::span<float> weights) const {
+  for (std::size_t k = 0; k < ids.size(); ++k) {
+    const auto id = static_cast<std::size_t>(ids[k]);
+    KRAMA_EXPECTS(ids[k] >= 0 && ids[k] < size(), "{}: sample {} does not exist; there are {}",
+                  name_, ids[k], size());
+    KRAMA_EXPECTS(labels_[id] >= 0 && labels_[id] < classes_,
+                  "{}: label of sample {} is {}; wanted 0 to {}", name_, id, labels_[id],
+                  classes_ - 1);
+    const auto n = static_cast<std::size_t>(features_);
+    std::copy_n(rows_.begin() + static_cast<std::ptrdiff_t>(id * n), n,
+                x.begin() + static_cast<std::ptrdiff_t>(k * n));
+    y[k] = labels_[id];
+    weights[k] = 1.0F;
+  }
+}
+
+}  // namespace krama::train
+
+#endif  // KRAMA_DEFINITIONS

@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include <krama/definitions.hpp>
 #include <krama/plan/shares.hpp>
 #include <krama/program/executor.hpp>
 #include <krama/program/gather_numbers.hpp>
@@ -63,16 +64,7 @@ struct StepReport {
 namespace detail {
 
 /// The global batch, once the options make sense.
-inline std::int64_t checked_batch(const TrainerOptions& options) {
-  KRAMA_EXPECTS(options.global_batch > 0, "the global batch must be positive, not {}",
-                options.global_batch);
-  KRAMA_EXPECTS(options.steps > 0 || options.time_limit > 0 || options.stop_after > 0,
-                "give a number of steps or a time limit");
-  KRAMA_EXPECTS(options.local || options.local_groups.empty(),
-                "groups of ranks are given, but no rounds of local steps between them");
-  if (options.local) check_local_options(*options.local);
-  return options.global_batch;
-}
+std::int64_t checked_batch(const TrainerOptions& options);
 /// The executor's options, with optimizer state cut by what the ranks have. Collective over comm.
 template <class Comm>
 ExecutorOptions with_state_by_memory(Comm& comm, const TrainerOptions& options) {
@@ -96,3 +88,22 @@ ExecutorOptions with_state_by_memory(Comm& comm, const TrainerOptions& options) 
 }  // namespace detail
 
 }  // namespace krama::train
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::train::detail {
+
+KRAMA_INLINE std::int64_t checked_batch(const TrainerOptions& options) {
+  KRAMA_EXPECTS(options.global_batch > 0, "the global batch must be positive, not {}",
+                options.global_batch);
+  KRAMA_EXPECTS(options.steps > 0 || options.time_limit > 0 || options.stop_after > 0,
+                "give a number of steps or a time limit");
+  KRAMA_EXPECTS(options.local || options.local_groups.empty(),
+                "groups of ranks are given, but no rounds of local steps between them");
+  if (options.local) check_local_options(*options.local);
+  return options.global_batch;
+}
+
+}  // namespace krama::train::detail
+
+#endif  // KRAMA_DEFINITIONS

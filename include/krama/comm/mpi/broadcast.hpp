@@ -10,13 +10,40 @@
 #include <krama/comm/mpi/control.hpp>
 #include <krama/comm/mpi/detail/staging.hpp>
 #include <krama/comm/mpi/detail/state.hpp>
+#include <krama/definitions.hpp>
 
 namespace krama::comm::detail {
 
 /// Sends root's bytes down a binomial tree, chunk by chunk: a rank passes a chunk on as soon as it
 /// has it.
-inline void broadcast_bytes(State& s, const Waiting& waiting, unsigned char* data,
-                            std::int64_t bytes, int root, int tag) {
+void broadcast_bytes(State& s, const Waiting& waiting, unsigned char* data, std::int64_t bytes,
+                     int root, int tag);
+
+/// Everybody gets root's bytes.
+template <ExecutionSpace E, class T, MemorySpace M>
+void broadcast(State& s, const E& exec, TensorRef<T, 1, M> buffer, int root,
+               std::string_view what) {
+  KRAMA_EXPECTS(root >= 0 && root < s.size, "broadcast \"{}\": the root is rank {} of {}", what,
+                root, s.size);
+  const int tag = begin_call(
+      s, {Call::broadcast, dtype_of<T>, buffer.size(), static_cast<std::uint64_t>(root), what});
+  const bool any = s.size > 1;
+  on_host(s, exec, buffer, what, any && s.rank == root, any && s.rank != root, [&](T* data) {
+    s.guarded("broadcast", what, [&] {
+      broadcast_bytes(s, s.waiting("broadcast", what), reinterpret_cast<unsigned char*>(data),
+                      buffer.size() * static_cast<std::int64_t>(sizeof(T)), root, tag);
+    });
+  });
+}
+
+}  // namespace krama::comm::detail
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::comm::detail {
+
+KRAMA_INLINE void broadcast_bytes(State& s, const Waiting& waiting, unsigned char* data,
+                                  std::int64_t bytes, int root, int tag) {
   const int me = (s.rank - root + s.size) % s.size;  // the root is 0 in the tree
   int parent = -1;
   std::vector<int> children;
@@ -64,21 +91,6 @@ inline void broadcast_bytes(State& s, const Waiting& waiting, unsigned char* dat
   }
 }
 
-/// Everybody gets root's bytes.
-template <ExecutionSpace E, class T, MemorySpace M>
-void broadcast(State& s, const E& exec, TensorRef<T, 1, M> buffer, int root,
-               std::string_view what) {
-  KRAMA_EXPECTS(root >= 0 && root < s.size, "broadcast \"{}\": the root is rank {} of {}", what,
-                root, s.size);
-  const int tag = begin_call(
-      s, {Call::broadcast, dtype_of<T>, buffer.size(), static_cast<std::uint64_t>(root), what});
-  const bool any = s.size > 1;
-  on_host(s, exec, buffer, what, any && s.rank == root, any && s.rank != root, [&](T* data) {
-    s.guarded("broadcast", what, [&] {
-      broadcast_bytes(s, s.waiting("broadcast", what), reinterpret_cast<unsigned char*>(data),
-                      buffer.size() * static_cast<std::int64_t>(sizeof(T)), root, tag);
-    });
-  });
-}
-
 }  // namespace krama::comm::detail
+
+#endif  // KRAMA_DEFINITIONS

@@ -15,6 +15,7 @@
 #include <krama/comm/mpi/detail/staging.hpp>
 #include <krama/comm/mpi/detail/state.hpp>
 #include <krama/core/concepts.hpp>
+#include <krama/definitions.hpp>
 
 namespace krama {
 
@@ -94,69 +95,88 @@ class MpiChannel {
     Wire& operator=(const Wire&) = delete;
 
     /// Messages sent are delivered before the channel goes, unless the program is failing.
-    ~Wire() {
-      int finalized = 0;
-      if (MPI_Finalized(&finalized) != MPI_SUCCESS || finalized != 0) return;
-      try {
-        comm::detail::Patience patience;
-        const auto waiting = state->waiting("close", state->name);
-        while (state->broken.empty() && std::uncaught_exceptions() == 0 && !under_way.empty()) {
-          reap(waiting);
-          if (!under_way.empty()) patience.nothing_yet(waiting, [](StallReport&) {});
-        }
-      } catch (const std::exception&) {
-        // A destructor has nobody to tell; the requests are given up below.
-      }
-      for (auto& parcel : under_way) {
-        for (auto& request : parcel.requests) {
-          if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
-        }
-        // MPI may still read the bytes of a message that nobody has taken.
-        static_cast<void>(new Parcel(std::move(parcel)));
-      }
-    }
+    ~Wire();
 
-    void post(Parcel parcel, int to) {
-      auto& s = *state;
-      parcel.length = std::make_unique<std::int64_t>(parcel.bytes.size());
-      start(parcel, parcel.length.get(), sizeof(std::int64_t), to);
-      const auto bytes = static_cast<std::int64_t>(parcel.bytes.size());
-      for (std::int64_t at = 0; at < bytes; at += s.options.max_count) {
-        start(parcel, parcel.bytes.data() + at, std::min(s.options.max_count, bytes - at), to);
-      }
-      under_way.push_back(std::move(parcel));
-    }
+    void post(Parcel parcel, int to);
 
-    void start(Parcel& parcel, const void* data, std::int64_t bytes, int to) const {
-      MPI_Request request = MPI_REQUEST_NULL;
-      comm::detail::check(
-          MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, to, tag, state->rail(), &request),
-          "MPI_Isend", state->rank);
-      parcel.requests.push_back(request);
-      state->traffic.sent(to, bytes);
-    }
+    void start(Parcel& parcel, const void* data, std::int64_t bytes, int to) const;
 
     /// Lets go of the oldest messages that have been taken.
-    void reap(const comm::detail::Waiting& waiting) {
-      while (!under_way.empty()) {
-        auto& requests = under_way.front().requests;
-        int done = 0;
-        comm::detail::check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done,
-                                        MPI_STATUSES_IGNORE),
-                            "MPI_Testall", waiting.rank);
-        if (done == 0) return;
-        under_way.pop_front();
-      }
-    }
+    void reap(const comm::detail::Waiting& waiting);
   };
 
-  void check_peer(const char* call, int peer, std::string_view what) const {
-    const auto& s = *wire_->state;
-    KRAMA_EXPECTS(peer >= 0 && peer < s.size, "channel \"{}\": {} of \"{}\": rank {} of {}", s.name,
-                  call, what, peer, s.size);
-  }
+  void check_peer(const char* call, int peer, std::string_view what) const;
 
   std::shared_ptr<Wire> wire_;
 };
 
 }  // namespace krama
+
+#if KRAMA_DEFINITIONS
+
+namespace krama {
+
+KRAMA_INLINE MpiChannel::Wire::~Wire() {
+  int finalized = 0;
+  if (MPI_Finalized(&finalized) != MPI_SUCCESS || finalized != 0) return;
+  try {
+    comm::detail::Patience patience;
+    const auto waiting = state->waiting("close", state->name);
+    while (state->broken.empty() && std::uncaught_exceptions() == 0 && !under_way.empty()) {
+      reap(waiting);
+      if (!under_way.empty()) patience.nothing_yet(waiting, [](StallReport&) {});
+    }
+  } catch (const std::exception&) {
+    // A destructor has nobody to tell; the requests are given up below.
+  }
+  for (auto& parcel : under_way) {
+    for (auto& request : parcel.requests) {
+      if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
+    }
+    // MPI may still read the bytes of a message that nobody has taken.
+    static_cast<void>(new Parcel(std::move(parcel)));
+  }
+}
+
+KRAMA_INLINE void MpiChannel::Wire::post(Parcel parcel, int to) {
+  auto& s = *state;
+  parcel.length = std::make_unique<std::int64_t>(parcel.bytes.size());
+  start(parcel, parcel.length.get(), sizeof(std::int64_t), to);
+  const auto bytes = static_cast<std::int64_t>(parcel.bytes.size());
+  for (std::int64_t at = 0; at < bytes; at += s.options.max_count) {
+    start(parcel, parcel.bytes.data() + at, std::min(s.options.max_count, bytes - at), to);
+  }
+  under_way.push_back(std::move(parcel));
+}
+
+KRAMA_INLINE void MpiChannel::Wire::start(Parcel& parcel, const void* data, std::int64_t bytes,
+                                          int to) const {
+  MPI_Request request = MPI_REQUEST_NULL;
+  comm::detail::check(
+      MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, to, tag, state->rail(), &request),
+      "MPI_Isend", state->rank);
+  parcel.requests.push_back(request);
+  state->traffic.sent(to, bytes);
+}
+
+KRAMA_INLINE void MpiChannel::Wire::reap(const comm::detail::Waiting& waiting) {
+  while (!under_way.empty()) {
+    auto& requests = under_way.front().requests;
+    int done = 0;
+    comm::detail::check(
+        MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
+        "MPI_Testall", waiting.rank);
+    if (done == 0) return;
+    under_way.pop_front();
+  }
+}
+
+KRAMA_INLINE void MpiChannel::check_peer(const char* call, int peer, std::string_view what) const {
+  const auto& s = *wire_->state;
+  KRAMA_EXPECTS(peer >= 0 && peer < s.size, "channel \"{}\": {} of \"{}\": rank {} of {}", s.name,
+                call, what, peer, s.size);
+}
+
+}  // namespace krama
+
+#endif  // KRAMA_DEFINITIONS

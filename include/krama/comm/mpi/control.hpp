@@ -14,6 +14,7 @@
 #include <krama/comm/mpi/detail/state.hpp>
 #include <krama/comm/wire_format.hpp>
 #include <krama/core/dtype.hpp>
+#include <krama/definitions.hpp>
 
 /// Small exchanges on the control communicator. Every one carries the signature of the call, so a
 /// rank that calls something else is noticed by all ranks in the same exchange.
@@ -36,14 +37,7 @@ enum class Call : std::uint8_t {
   set_form
 };
 
-inline const char* name_of(Call call) {
-  static constexpr const char* names[] = {
-      "reduce_scatter",    "allgather", "allreduce", "broadcast",
-      "sum_in_rank_order", "sum",       "min",       "max",
-      "gather_text",       "barrier",   "duplicate", "split",
-      "channel",           "set_form"};
-  return names[static_cast<std::size_t>(call)];
-}
+const char* name_of(Call call);
 
 /// What a rank is about to do. Two ranks do the same when all fields but `payload_bytes` agree.
 struct Signature {
@@ -72,20 +66,8 @@ struct Envelope {
 static_assert(sizeof(Envelope) == 256 && std::is_trivially_copyable_v<Envelope>);
 
 /// Sends `bytes` in messages of at most the configured length.
-inline void send_cut(State& s, MPI_Comm comm, const void* data, std::int64_t bytes, int to,
-                     int tag) {
-  const auto* p = static_cast<const unsigned char*>(data);
-  for (std::int64_t at = 0; at < bytes; at += s.options.max_count) {
-    s.flight.send(comm, p + at, std::min(s.options.max_count, bytes - at), to, tag, 0);
-  }
-}
-inline void receive_cut(State& s, MPI_Comm comm, void* data, std::int64_t bytes, int from,
-                        int tag) {
-  auto* p = static_cast<unsigned char*>(data);
-  for (std::int64_t at = 0; at < bytes; at += s.options.max_count) {
-    s.flight.receive(comm, p + at, std::min(s.options.max_count, bytes - at), from, tag, 0);
-  }
-}
+void send_cut(State& s, MPI_Comm comm, const void* data, std::int64_t bytes, int to, int tag);
+void receive_cut(State& s, MPI_Comm comm, void* data, std::int64_t bytes, int from, int tag);
 
 /// Sends mine to everybody and receives everybody's. `at(r)` is where rank r's bytes belong.
 template <class At, class Bytes>
@@ -101,7 +83,71 @@ void swap_with_all(State& s, const Waiting& waiting, int tag, At&& at, Bytes&& b
   s.flight.wait_all(waiting);
 }
 
-inline std::string describe(const Envelope& e) {
+std::string describe(const Envelope& e);
+
+/// Throws the same error on every rank when the ranks' calls differ.
+void compare(State& s, const std::vector<Envelope>& all);
+
+/// Every rank's payload, by rank. The payloads may differ in length.
+/// \throws Error, the same on all ranks, when the signatures differ.
+std::vector<std::string> exchange(State& s, const Signature& signature, std::string_view payload);
+
+/// values = the ranks' values folded in rank order: the same bits on every rank.
+template <class T, class Fold>
+void fold(State& s, Call call, std::span<T> values, std::string_view what, Fold&& with) {
+  const std::string_view mine(reinterpret_cast<const char*>(values.data()), values.size_bytes());
+  const auto all =
+      exchange(s, {call, dtype_of<T>, static_cast<std::int64_t>(values.size()), 0, what}, mine);
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      T v{};
+      std::memcpy(&v, all[r].data() + i * sizeof(T), sizeof(T));
+      values[i] = r == 0 ? v : with(values[i], v);
+    }
+  }
+}
+
+/// Calls whose tags are sure to differ.
+inline constexpr std::uint64_t calls_apart = 64;
+
+/// Compares what the ranks are about to do with a tensor: on the first call with each name (or
+/// always, or never), before any data moves. Counts the call.
+/// \return the tag of the call's messages, made from its signature: calls that differ never match
+/// each other's messages even when they are not compared.
+int begin_call(State& s, const Signature& signature);
+
+}  // namespace krama::comm::detail
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::comm::detail {
+
+KRAMA_INLINE const char* name_of(Call call) {
+  static constexpr const char* names[] = {
+      "reduce_scatter",    "allgather", "allreduce", "broadcast",
+      "sum_in_rank_order", "sum",       "min",       "max",
+      "gather_text",       "barrier",   "duplicate", "split",
+      "channel",           "set_form"};
+  return names[static_cast<std::size_t>(call)];
+}
+
+KRAMA_INLINE void send_cut(State& s, MPI_Comm comm, const void* data, std::int64_t bytes, int to,
+                           int tag) {
+  const auto* p = static_cast<const unsigned char*>(data);
+  for (std::int64_t at = 0; at < bytes; at += s.options.max_count) {
+    s.flight.send(comm, p + at, std::min(s.options.max_count, bytes - at), to, tag, 0);
+  }
+}
+
+KRAMA_INLINE void receive_cut(State& s, MPI_Comm comm, void* data, std::int64_t bytes, int from,
+                              int tag) {
+  auto* p = static_cast<unsigned char*>(data);
+  for (std::int64_t at = 0; at < bytes; at += s.options.max_count) {
+    s.flight.receive(comm, p + at, std::min(s.options.max_count, bytes - at), from, tag, 0);
+  }
+}
+
+KRAMA_INLINE std::string describe(const Envelope& e) {
   const auto call = static_cast<Call>(e.call);
   std::string text = fmt::format("{} \"{}\"", name_of(call), e.what);
   switch (call) {
@@ -131,8 +177,7 @@ inline std::string describe(const Envelope& e) {
   return text + fmt::format(" after {} calls", e.calls_before);
 }
 
-/// Throws the same error on every rank when the ranks' calls differ.
-inline void compare(State& s, const std::vector<Envelope>& all) {
+KRAMA_INLINE void compare(State& s, const std::vector<Envelope>& all) {
   const auto same = [](const Envelope& a, const Envelope& b) {
     return a.call == b.call && a.dtype == b.dtype && a.count == b.count && a.detail == b.detail &&
            a.wire == b.wire && a.calls_before == b.calls_before && a.what_hash == b.what_hash;
@@ -167,10 +212,8 @@ inline void compare(State& s, const std::vector<Envelope>& all) {
   throw Error(message);
 }
 
-/// Every rank's payload, by rank. The payloads may differ in length.
-/// \throws Error, the same on all ranks, when the signatures differ.
-inline std::vector<std::string> exchange(State& s, const Signature& signature,
-                                         std::string_view payload) {
+KRAMA_INLINE std::vector<std::string> exchange(State& s, const Signature& signature,
+                                               std::string_view payload) {
   ++s.traffic.control_calls;
   std::vector<std::string> result(static_cast<std::size_t>(s.size));
   s.guarded(name_of(signature.call), signature.what, [&] {
@@ -214,29 +257,7 @@ inline std::vector<std::string> exchange(State& s, const Signature& signature,
   return result;
 }
 
-/// values = the ranks' values folded in rank order: the same bits on every rank.
-template <class T, class Fold>
-void fold(State& s, Call call, std::span<T> values, std::string_view what, Fold&& with) {
-  const std::string_view mine(reinterpret_cast<const char*>(values.data()), values.size_bytes());
-  const auto all =
-      exchange(s, {call, dtype_of<T>, static_cast<std::int64_t>(values.size()), 0, what}, mine);
-  for (std::size_t r = 0; r < all.size(); ++r) {
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      T v{};
-      std::memcpy(&v, all[r].data() + i * sizeof(T), sizeof(T));
-      values[i] = r == 0 ? v : with(values[i], v);
-    }
-  }
-}
-
-/// Calls whose tags are sure to differ.
-inline constexpr std::uint64_t calls_apart = 64;
-
-/// Compares what the ranks are about to do with a tensor: on the first call with each name (or
-/// always, or never), before any data moves. Counts the call.
-/// \return the tag of the call's messages, made from its signature: calls that differ never match
-/// each other's messages even when they are not compared.
-inline int begin_call(State& s, const Signature& signature) {
+KRAMA_INLINE int begin_call(State& s, const Signature& signature) {
   KRAMA_EXPECTS(s.broken.empty(), "{} \"{}\": communicator \"{}\" broke earlier: {}",
                 name_of(signature.call), signature.what, s.name, s.broken);
   std::uint64_t h = hash_text(signature.what);
@@ -273,3 +294,5 @@ inline int begin_call(State& s, const Signature& signature) {
 }
 
 }  // namespace krama::comm::detail
+
+#endif  // KRAMA_DEFINITIONS

@@ -10,29 +10,19 @@
 #include <krama/comm/mpi/detail/state.hpp>
 #include <krama/comm/partition.hpp>
 #include <krama/comm/wire_encoding.hpp>
+#include <krama/definitions.hpp>
 
 namespace krama::comm::detail {
 
-inline void check_partition(const State& s, const char* call, std::int64_t size,
-                            const Partition& partition, std::string_view what) {
-  KRAMA_EXPECTS(partition.parts() == s.size && partition.size() == size,
-                "{} \"{}\": a partition of {} elements in {} parts does not fit {} elements on {} "
-                "ranks",
-                call, what, partition.size(), partition.parts(), size, s.size);
-}
+void check_partition(const State& s, const char* call, std::int64_t size,
+                     const Partition& partition, std::string_view what);
 
 inline std::uint64_t hash_of(const Partition& partition) {
   return hash_bytes(partition.cuts().data(), partition.cuts().size_bytes());
 }
 
 /// What both ends of a message must have in common to cut and route it alike.
-inline std::uint64_t hash_of(const MpiOptions& o, std::uint64_t h = hash_text("route")) {
-  const std::int64_t numbers[] = {static_cast<std::int64_t>(o.form.kind()), o.rails, o.chunk_bytes,
-                                  o.chunks_in_flight, o.max_count};
-  h = hash_bytes(numbers, sizeof(numbers), h);
-  for (const std::int64_t group : o.form.group_of()) h = hash_bytes(&group, sizeof(group), h);
-  return h;
-}
+std::uint64_t hash_of(const MpiOptions& o, std::uint64_t h = hash_text("route"));
 
 /// Compares what the ranks want where that is due, and numbers the call. \return its tag
 template <class A, MemorySpace M>
@@ -58,3 +48,27 @@ void reduce_scatter(State& s, const E& exec, TensorRef<A, 1, M> buffer, const Pa
 }
 
 }  // namespace krama::comm::detail
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::comm::detail {
+
+KRAMA_INLINE void check_partition(const State& s, const char* call, std::int64_t size,
+                                  const Partition& partition, std::string_view what) {
+  KRAMA_EXPECTS(partition.parts() == s.size && partition.size() == size,
+                "{} \"{}\": a partition of {} elements in {} parts does not fit {} elements on {} "
+                "ranks",
+                call, what, partition.size(), partition.parts(), size, s.size);
+}
+
+KRAMA_INLINE std::uint64_t hash_of(const MpiOptions& o, std::uint64_t h) {
+  const std::int64_t numbers[] = {static_cast<std::int64_t>(o.form.kind()), o.rails, o.chunk_bytes,
+                                  o.chunks_in_flight, o.max_count};
+  h = hash_bytes(numbers, sizeof(numbers), h);
+  for (const std::int64_t group : o.form.group_of()) h = hash_bytes(&group, sizeof(group), h);
+  return h;
+}
+
+}  // namespace krama::comm::detail
+
+#endif  // KRAMA_DEFINITIONS

@@ -2,6 +2,7 @@
 // Copyright (c) the Krama authors
 #pragma once
 
+#include <krama/definitions.hpp>
 #include <krama/io/detail/crc32c.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -19,13 +20,29 @@ inline constexpr std::string_view header_sum_key = "krama.crc32c.header";
 inline constexpr std::string_view tensor_sum_prefix = "krama.crc32c:";
 inline constexpr std::string_view zero_sum = "00000000";
 
-[[nodiscard]] inline std::string to_hex(std::uint32_t value) {
+[[nodiscard]] std::string to_hex(std::uint32_t value);
+
+[[nodiscard]] std::optional<std::uint32_t> from_hex(std::string_view text);
+
+/// Where the digits of the header's sum stand in the header, or npos.
+[[nodiscard]] std::size_t header_sum_position(std::string_view header);
+
+/// The sum of a header whose digits stand at `position`.
+[[nodiscard]] std::uint32_t header_sum(std::string_view header, std::size_t position);
+
+}  // namespace krama::io::detail
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::io::detail {
+
+KRAMA_INLINE std::string to_hex(std::uint32_t value) {
   std::string text(8, '0');
   for (std::size_t i = 8; i-- > 0; value >>= 4) text[i] = "0123456789abcdef"[value & 15U];
   return text;
 }
 
-[[nodiscard]] inline std::optional<std::uint32_t> from_hex(std::string_view text) {
+KRAMA_INLINE std::optional<std::uint32_t> from_hex(std::string_view text) {
   if (text.size() != 8) return std::nullopt;
   std::uint32_t value = 0;
   for (const char c : text) {
@@ -36,8 +53,7 @@ inline constexpr std::string_view zero_sum = "00000000";
   return value;
 }
 
-/// Where the digits of the header's sum stand in the header, or npos.
-[[nodiscard]] inline std::size_t header_sum_position(std::string_view header) {
+KRAMA_INLINE std::size_t header_sum_position(std::string_view header) {
   const std::string key = "\"" + std::string(header_sum_key) + "\":\"";
   const std::size_t at = header.find(key);
   if (at == std::string_view::npos || at + key.size() + zero_sum.size() > header.size()) {
@@ -46,8 +62,7 @@ inline constexpr std::string_view zero_sum = "00000000";
   return at + key.size();
 }
 
-/// The sum of a header whose digits stand at `position`.
-[[nodiscard]] inline std::uint32_t header_sum(std::string_view header, std::size_t position) {
+KRAMA_INLINE std::uint32_t header_sum(std::string_view header, std::size_t position) {
   const auto bytes = std::as_bytes(std::span(header.data(), header.size()));
   Crc32c crc;
   crc.add(bytes.first(position));
@@ -57,3 +72,5 @@ inline constexpr std::string_view zero_sum = "00000000";
 }
 
 }  // namespace krama::io::detail
+
+#endif  // KRAMA_DEFINITIONS

@@ -13,6 +13,8 @@
 #include <nmmintrin.h>
 #endif
 
+#include <krama/definitions.hpp>
+
 namespace krama::io::detail {
 
 /// Tables for CRC-32C (Castagnoli, reflected polynomial 0x82F63B78) eight bytes at a time:
@@ -36,29 +38,10 @@ inline constexpr auto crc32c_tables = [] {
 /// A running CRC-32C. The value of "123456789" is 0xE3069283.
 class Crc32c {
  public:
-  void add(std::span<const std::byte> bytes) {
-#if defined(__SSE4_2__)
-    add_instruction(bytes);
-#else
-    add_table(bytes);
-#endif
-  }
+  void add(std::span<const std::byte> bytes);
 
   /// The portable way; the same value as `add`.
-  void add_table(std::span<const std::byte> bytes) {
-    const auto& t = crc32c_tables;
-    for (; bytes.size() >= 8; bytes = bytes.subspan(8)) {
-      std::uint64_t v = 0;
-      std::memcpy(&v, bytes.data(), 8);
-      v ^= state_;
-      state_ = t[7][v & 0xffU] ^ t[6][(v >> 8) & 0xffU] ^ t[5][(v >> 16) & 0xffU] ^
-               t[4][(v >> 24) & 0xffU] ^ t[3][(v >> 32) & 0xffU] ^ t[2][(v >> 40) & 0xffU] ^
-               t[1][(v >> 48) & 0xffU] ^ t[0][v >> 56];
-    }
-    for (const std::byte b : bytes) {
-      state_ = (state_ >> 8) ^ t[0][(state_ ^ std::to_integer<std::uint32_t>(b)) & 0xffU];
-    }
-  }
+  void add_table(std::span<const std::byte> bytes);
 
 #if defined(__SSE4_2__)
   void add_instruction(std::span<const std::byte> bytes) {
@@ -80,10 +63,43 @@ class Crc32c {
   std::uint32_t state_ = ~std::uint32_t{0};
 };
 
-[[nodiscard]] inline std::uint32_t crc32c(std::span<const std::byte> bytes) {
+[[nodiscard]] std::uint32_t crc32c(std::span<const std::byte> bytes);
+
+}  // namespace krama::io::detail
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::io::detail {
+
+KRAMA_INLINE void Crc32c::add(std::span<const std::byte> bytes) {
+#if defined(__SSE4_2__)
+  add_instruction(bytes);
+#else
+  add_table(bytes);
+#endif
+}
+
+KRAMA_INLINE void Crc32c::add_table(std::span<const std::byte> bytes) {
+  const auto& t = crc32c_tables;
+  for (; bytes.size() >= 8; bytes = bytes.subspan(8)) {
+    std::uint64_t v = 0;
+    std::memcpy(&v, bytes.data(), 8);
+    v ^= state_;
+    state_ = t[7][v & 0xffU] ^ t[6][(v >> 8) & 0xffU] ^ t[5][(v >> 16) & 0xffU] ^
+             t[4][(v >> 24) & 0xffU] ^ t[3][(v >> 32) & 0xffU] ^ t[2][(v >> 40) & 0xffU] ^
+             t[1][(v >> 48) & 0xffU] ^ t[0][v >> 56];
+  }
+  for (const std::byte b : bytes) {
+    state_ = (state_ >> 8) ^ t[0][(state_ ^ std::to_integer<std::uint32_t>(b)) & 0xffU];
+  }
+}
+
+KRAMA_INLINE std::uint32_t crc32c(std::span<const std::byte> bytes) {
   Crc32c crc;
   crc.add(bytes);
   return crc.value();
 }
 
 }  // namespace krama::io::detail
+
+#endif  // KRAMA_DEFINITIONS

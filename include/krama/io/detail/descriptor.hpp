@@ -6,6 +6,8 @@
 
 #include <utility>
 
+#include <krama/definitions.hpp>
+
 namespace krama::io::detail {
 
 /// Owns a POSIX file descriptor. Move-only; -1 is "none". The destructor cannot report, so whoever
@@ -15,13 +17,7 @@ class Descriptor {
   Descriptor() = default;
   explicit Descriptor(int fd) : fd_(fd) {}
   Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    if (this != &other) {
-      reset();
-      fd_ = std::exchange(other.fd_, -1);
-    }
-    return *this;
-  }
+  Descriptor& operator=(Descriptor&& other) noexcept;
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   ~Descriptor() { reset(); }
@@ -38,3 +34,19 @@ class Descriptor {
 };
 
 }  // namespace krama::io::detail
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::io::detail {
+
+KRAMA_INLINE Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
+  if (this != &other) {
+    reset();
+    fd_ = std::exchange(other.fd_, -1);
+  }
+  return *this;
+}
+
+}  // namespace krama::io::detail
+
+#endif  // KRAMA_DEFINITIONS

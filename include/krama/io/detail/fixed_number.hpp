@@ -6,11 +6,21 @@
 #include <charconv>
 #include <string>
 
+#include <krama/definitions.hpp>
+
 namespace krama::io::detail {
 
 /// `value`, below 1e15 in size, with `places` digits behind the point: never in exponent form,
 /// independent of the locale.
-inline std::string fixed_number(double value, int places) {
+std::string fixed_number(double value, int places);
+
+}  // namespace krama::io::detail
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::io::detail {
+
+KRAMA_INLINE std::string fixed_number(double value, int places) {
   std::array<char, 64> buffer{};
   const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,
                                  std::chars_format::fixed, places);
@@ -18,3 +28,5 @@ inline std::string fixed_number(double value, int places) {
 }
 
 }  // namespace krama::io::detail
+
+#endif  // KRAMA_DEFINITIONS

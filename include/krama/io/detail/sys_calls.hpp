@@ -5,6 +5,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <krama/definitions.hpp>
 #include <krama/io/error.hpp>
 #include <cerrno>
 #include <csignal>
@@ -30,21 +31,10 @@ struct SysCalls {
 /// by default the SIGXFSZ that comes with it ends the process without a word.
 class HoldSizeSignal {
  public:
-  HoldSizeSignal() {
-    sigemptyset(&signal_);
-    sigaddset(&signal_, SIGXFSZ);
-    pthread_sigmask(SIG_BLOCK, &signal_, &before_);
-  }
+  HoldSizeSignal();
   HoldSizeSignal(const HoldSizeSignal&) = delete;
   HoldSizeSignal& operator=(const HoldSizeSignal&) = delete;
-  ~HoldSizeSignal() {
-    if (sigismember(&before_, SIGXFSZ) == 0) {
-      const timespec now{};
-      while (sigtimedwait(&signal_, nullptr, &now) < 0 && errno == EINTR) {
-      }
-    }
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
+  ~HoldSizeSignal();
 
  private:
   sigset_t signal_{};
@@ -52,18 +42,43 @@ class HoldSizeSignal {
 };
 
 /// The error of a system call that a writer made on `file`.
-[[nodiscard]] inline FileError system_failure(const std::string& file, const std::string& what,
-                                              int error) {
+[[nodiscard]] FileError system_failure(const std::string& file, const std::string& what, int error);
+
+/// Writes all of `bytes` at `offset`, or at the descriptor's position where that is negative.
+/// Resumes after short writes and EINTR. \return 0, or the errno of the call that failed
+[[nodiscard]] int write_all(const SysCalls& calls, int fd, std::span<const std::byte> bytes,
+                            off_t offset = -1);
+
+}  // namespace krama::io::detail
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::io::detail {
+
+KRAMA_INLINE HoldSizeSignal::HoldSizeSignal() {
+  sigemptyset(&signal_);
+  sigaddset(&signal_, SIGXFSZ);
+  pthread_sigmask(SIG_BLOCK, &signal_, &before_);
+}
+
+KRAMA_INLINE HoldSizeSignal::~HoldSizeSignal() {
+  if (sigismember(&before_, SIGXFSZ) == 0) {
+    const timespec now{};
+    while (sigtimedwait(&signal_, nullptr, &now) < 0 && errno == EINTR) {
+    }
+  }
+  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
+KRAMA_INLINE FileError system_failure(const std::string& file, const std::string& what, int error) {
   std::string hint;
   if (error == ENOSPC || error == EDQUOT) hint = "free some space or choose another folder";
   if (error == EFBIG) hint = "a file size limit is in force, see ulimit -f";
   return FileError({.file = file, .what = what, .found = system_text(error), .hint = hint});
 }
 
-/// Writes all of `bytes` at `offset`, or at the descriptor's position where that is negative.
-/// Resumes after short writes and EINTR. \return 0, or the errno of the call that failed
-[[nodiscard]] inline int write_all(const SysCalls& calls, int fd, std::span<const std::byte> bytes,
-                                   off_t offset = -1) {
+KRAMA_INLINE int write_all(const SysCalls& calls, int fd, std::span<const std::byte> bytes,
+                           off_t offset) {
   const HoldSizeSignal hold;
   while (!bytes.empty()) {
     const ssize_t done = offset < 0 ? calls.write(fd, bytes.data(), bytes.size())
@@ -78,3 +93,5 @@ class HoldSizeSignal {
 }
 
 }  // namespace krama::io::detail
+
+#endif  // KRAMA_DEFINITIONS

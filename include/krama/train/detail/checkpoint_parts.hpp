@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <krama/comm/form.hpp>
+#include <krama/definitions.hpp>
 #include <krama/io/safetensors.hpp>
 #include <krama/tensor/copy.hpp>
 #include <krama/train/trainer.hpp>
@@ -110,12 +111,7 @@ inline std::string velocity_name(const std::string& parameter) {
   return fmt::format("local.velocity.{}", parameter);
 }
 
-inline std::int64_t metadata_number(const io::SafetensorsReader& file, const std::string& key) {
-  const auto at = file.metadata().find(key);
-  KRAMA_EXPECTS(at != file.metadata().end(), "{}: no \"{}\" in the metadata; not a checkpoint",
-                file.name(), key);
-  return std::stoll(at->second);
-}
+std::int64_t metadata_number(const io::SafetensorsReader& file, const std::string& key);
 
 /// 0 for a file without it.
 inline std::int64_t metadata_number_or_zero(const io::SafetensorsReader& file,
@@ -124,10 +120,7 @@ inline std::int64_t metadata_number_or_zero(const io::SafetensorsReader& file,
 }
 
 /// Empty for a file from before this was written.
-inline std::string metadata_text(const io::SafetensorsReader& file, const std::string& key) {
-  const auto at = file.metadata().find(key);
-  return at == file.metadata().end() ? "" : at->second;
-}
+std::string metadata_text(const io::SafetensorsReader& file, const std::string& key);
 
 /// The values that are loaded are the anchor; rank 0 has the outer velocity. Collective over comm.
 template <class E, class Trainer, class A>
@@ -142,11 +135,34 @@ void restore_local(const E& exec, Trainer& t, std::vector<A> velocity, std::int6
 
 /// The form to go on with: that of the run that wrote the file, if it had as many ranks as this one
 /// and nobody asks for another; else empty.
-inline std::string form_text(const io::SafetensorsReader& file, int ranks) {
-  const bool same_ranks = metadata_text(file, "krama.ranks") == std::to_string(ranks);
-  return same_ranks && default_form() == "automatic" ? metadata_text(file, "krama.form") : "";
-}
+std::string form_text(const io::SafetensorsReader& file, int ranks);
 
 }  // namespace detail
 
 }  // namespace krama::train
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::train::detail {
+
+KRAMA_INLINE std::int64_t metadata_number(const io::SafetensorsReader& file,
+                                          const std::string& key) {
+  const auto at = file.metadata().find(key);
+  KRAMA_EXPECTS(at != file.metadata().end(), "{}: no \"{}\" in the metadata; not a checkpoint",
+                file.name(), key);
+  return std::stoll(at->second);
+}
+
+KRAMA_INLINE std::string metadata_text(const io::SafetensorsReader& file, const std::string& key) {
+  const auto at = file.metadata().find(key);
+  return at == file.metadata().end() ? "" : at->second;
+}
+
+KRAMA_INLINE std::string form_text(const io::SafetensorsReader& file, int ranks) {
+  const bool same_ranks = metadata_text(file, "krama.ranks") == std::to_string(ranks);
+  return same_ranks && default_form() == "automatic" ? metadata_text(file, "krama.form") : "";
+}
+
+}  // namespace krama::train::detail
+
+#endif  // KRAMA_DEFINITIONS

@@ -8,12 +8,21 @@
 #include <string>
 
 #include <krama/core/error.hpp>
+#include <krama/definitions.hpp>
 
 namespace krama::comm::detail {
 
 /// Throws unless an MPI call returned MPI_SUCCESS: every return code goes through here.
-inline void check(int code, const char* call, int rank = -1,
-                  std::source_location where = std::source_location::current()) {
+void check(int code, const char* call, int rank = -1,
+           std::source_location where = std::source_location::current());
+
+}  // namespace krama::comm::detail
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::comm::detail {
+
+KRAMA_INLINE void check(int code, const char* call, int rank, std::source_location where) {
   if (code == MPI_SUCCESS) [[likely]]
     return;
   char text[MPI_MAX_ERROR_STRING + 1] = {};
@@ -27,3 +36,5 @@ inline void check(int code, const char* call, int rank = -1,
 }
 
 }  // namespace krama::comm::detail
+
+#endif  // KRAMA_DEFINITIONS

@@ -17,12 +17,40 @@
 #include <krama/comm/mpi/control.hpp>
 #include <krama/comm/mpi/detail/state.hpp>
 #include <krama/comm/version.hpp>
+#include <krama/definitions.hpp>
 
 /// How communicators come to be.
 namespace krama::comm::detail {
 
 /// A duplicate that reports errors by return codes. Waits without blocking inside MPI.
-inline MPI_Comm duplicate_of(MPI_Comm original, const State& s) {
+MPI_Comm duplicate_of(MPI_Comm original, const State& s);
+
+/// Control and bulk communicators like `original`, in this order on every rank.
+std::shared_ptr<State> make_state(MPI_Comm original, std::string_view name,
+                                  const MpiOptions& options, bool yield);
+
+/// The first exchange of a job. Its format never changes, so that even builds of Krama that agree on
+/// nothing else can tell each other so.
+struct Hello {
+  std::array<char, 8> magic;
+  std::uint32_t wire_version;
+  std::array<char, 52> library;  ///< "0.1.0"
+};
+static_assert(sizeof(Hello) == 64);
+
+/// \throws Error, the same on every rank, when the ranks' builds do not talk the same language.
+void greet(State& s);
+
+/// Whether the ranks of this host compute with more threads than the host lets them use.
+bool is_oversubscribed(State& s);
+
+}  // namespace krama::comm::detail
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::comm::detail {
+
+KRAMA_INLINE MPI_Comm duplicate_of(MPI_Comm original, const State& s) {
   MPI_Comm copy = MPI_COMM_NULL;
   MPI_Request request = MPI_REQUEST_NULL;
   check(MPI_Comm_idup(original, &copy, &request), "MPI_Comm_idup", s.rank);
@@ -41,9 +69,8 @@ inline MPI_Comm duplicate_of(MPI_Comm original, const State& s) {
   return copy;
 }
 
-/// Control and bulk communicators like `original`, in this order on every rank.
-inline std::shared_ptr<State> make_state(MPI_Comm original, std::string_view name,
-                                         const MpiOptions& options, bool yield) {
+KRAMA_INLINE std::shared_ptr<State> make_state(MPI_Comm original, std::string_view name,
+                                               const MpiOptions& options, bool yield) {
   KRAMA_EXPECTS(options.max_count >= 1 && options.max_count <= INT_MAX / 16,
                 "MpiOptions: max_count is {}; wanted 1 to {}", options.max_count, INT_MAX / 16);
   KRAMA_EXPECTS(options.rails >= 1 && options.rails <= 64, "MpiOptions: {} rails; wanted 1 to 64",
@@ -63,17 +90,7 @@ inline std::shared_ptr<State> make_state(MPI_Comm original, std::string_view nam
   return s;
 }
 
-/// The first exchange of a job. Its format never changes, so that even builds of Krama that agree on
-/// nothing else can tell each other so.
-struct Hello {
-  std::array<char, 8> magic;
-  std::uint32_t wire_version;
-  std::array<char, 52> library;  ///< "0.1.0"
-};
-static_assert(sizeof(Hello) == 64);
-
-/// \throws Error, the same on every rank, when the ranks' builds do not talk the same language.
-inline void greet(State& s) {
+KRAMA_INLINE void greet(State& s) {
   const Hello mine = [] {
     Hello h{{'k', 'r', 'a', 'm', 'a', 0, 0, 0}, wire_version, {}};
     const std::string_view text = library_version;
@@ -106,8 +123,7 @@ inline void greet(State& s) {
               "; build them all from one");
 }
 
-/// Whether the ranks of this host compute with more threads than the host lets them use.
-inline bool is_oversubscribed(State& s) {
+KRAMA_INLINE bool is_oversubscribed(State& s) {
   const auto cores = static_cast<int>(allowed_cores().size());
   const auto rows = exchange(s, {Call::gather_text, DType::u8, 0, 0, "krama::comm: hosts"},
                              fmt::format("{} {} {}", host_threads(), cores, host_name()));
@@ -125,3 +141,5 @@ inline bool is_oversubscribed(State& s) {
 }
 
 }  // namespace krama::comm::detail
+
+#endif  // KRAMA_DEFINITIONS

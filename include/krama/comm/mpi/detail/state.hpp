@@ -18,6 +18,7 @@
 #include <krama/comm/mpi/detail/flight.hpp>
 #include <krama/comm/mpi/options.hpp>
 #include <krama/comm/route.hpp>
+#include <krama/definitions.hpp>
 
 namespace krama::comm::detail {
 
@@ -25,14 +26,7 @@ namespace krama::comm::detail {
 /// instructions are aligned as the tensors are. Its contents do not survive growing.
 class Buffer {
  public:
-  unsigned char* at_least(std::size_t bytes) {
-    if (bytes > size_) {
-      data_.reset();
-      data_.reset(static_cast<unsigned char*>(::operator new(bytes, alignment)));
-      size_ = bytes;
-    }
-    return data_.get();
-  }
+  unsigned char* at_least(std::size_t bytes);
   [[nodiscard]] unsigned char* data() const { return data_.get(); }
 
  private:
@@ -66,12 +60,7 @@ struct LineProgress {
   std::int32_t next = 0;           ///< message to start next
   std::int32_t under_way = 0;
 
-  void restart(const Route::Line& line) {
-    left.clear();
-    for (const auto& m : line.messages) left.push_back(m.chunks);
-    next = 0;
-    under_way = 0;
-  }
+  void restart(const Route::Line& line);
 };
 /// How far the lines to and from one peer have got.
 struct PeerProgress {
@@ -114,22 +103,11 @@ struct State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  ~State() {
-    int finalized = 0;
-    if (MPI_Finalized(&finalized) != MPI_SUCCESS || finalized != 0) return;
-    release(control);
-    for (auto& rail : rails) release(rail);
-  }
+  ~State();
 
   /// Frees a communicator, unless a failure left messages in it that nobody took: MPICH ends the job
   /// when such a one is freed. It is then left to the end of MPI.
-  void release(MPI_Comm& comm) const {
-    if (comm == MPI_COMM_NULL || !broken.empty()) return;
-    int waiting_there = 0;
-    const int code =
-        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &waiting_there, MPI_STATUS_IGNORE);
-    if (code == MPI_SUCCESS && waiting_there == 0) MPI_Comm_free(&comm);
-  }
+  void release(MPI_Comm& comm) const;
 
   /// Whoever sends message `m` of a sequence and whoever receives it find it on the same rail.
   [[nodiscard]] MPI_Comm rail(std::int64_t m = 0) const {
@@ -141,21 +119,9 @@ struct State {
 
   /// The route of a partition in chunks of `chunk` elements. Training asks for the same few in every
   /// step, so they are kept.
-  std::shared_ptr<const Route> route(const Partition& partition, std::int64_t chunk) {
-    for (const auto& known : routes_) {
-      if (known.chunk == chunk && known.partition == partition) return known.route;
-    }
-    constexpr std::size_t most = 64;
-    if (routes_.size() == most) routes_.erase(routes_.begin());
-    routes_.push_back(
-        {partition, chunk, std::make_shared<const Route>(options.form, partition, rank, chunk)});
-    return routes_.back().route;
-  }
+  std::shared_ptr<const Route> route(const Partition& partition, std::int64_t chunk);
 
-  void set_form(const Form& form) {
-    options.form = form;
-    routes_.clear();
-  }
+  void set_form(const Form& form);
 
   [[nodiscard]] Waiting waiting(std::string_view operation, std::string_view what) const {
     return {name, operation, what, rank, yield, &options, control};
@@ -188,14 +154,70 @@ struct State {
 };
 
 /// FNV-1a, 64 bits: the same number on every rank for the same bytes.
-inline std::uint64_t hash_bytes(const void* data, std::size_t n,
-                                std::uint64_t h = 0xcbf29ce484222325U) {
-  const auto* p = static_cast<const unsigned char*>(data);
-  for (std::size_t i = 0; i < n; ++i) h = (h ^ p[i]) * 0x100000001b3U;
-  return h;
-}
+std::uint64_t hash_bytes(const void* data, std::size_t n, std::uint64_t h = 0xcbf29ce484222325U);
 inline std::uint64_t hash_text(std::string_view text) {
   return hash_bytes(text.data(), text.size());
 }
 
 }  // namespace krama::comm::detail
+
+#if KRAMA_DEFINITIONS
+
+namespace krama::comm::detail {
+
+KRAMA_INLINE unsigned char* Buffer::at_least(std::size_t bytes) {
+  if (bytes > size_) {
+    data_.reset();
+    data_.reset(static_cast<unsigned char*>(::operator new(bytes, alignment)));
+    size_ = bytes;
+  }
+  return data_.get();
+}
+
+KRAMA_INLINE void LineProgress::restart(const Route::Line& line) {
+  left.clear();
+  for (const auto& m : line.messages) left.push_back(m.chunks);
+  next = 0;
+  under_way = 0;
+}
+
+KRAMA_INLINE State::~State() {
+  int finalized = 0;
+  if (MPI_Finalized(&finalized) != MPI_SUCCESS || finalized != 0) return;
+  release(control);
+  for (auto& rail : rails) release(rail);
+}
+
+KRAMA_INLINE void State::release(MPI_Comm& comm) const {
+  if (comm == MPI_COMM_NULL || !broken.empty()) return;
+  int waiting_there = 0;
+  const int code = MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &waiting_there, MPI_STATUS_IGNORE);
+  if (code == MPI_SUCCESS && waiting_there == 0) MPI_Comm_free(&comm);
+}
+
+KRAMA_INLINE std::shared_ptr<const Route> State::route(const Partition& partition,
+                                                       std::int64_t chunk) {
+  for (const auto& known : routes_) {
+    if (known.chunk == chunk && known.partition == partition) return known.route;
+  }
+  constexpr std::size_t most = 64;
+  if (routes_.size() == most) routes_.erase(routes_.begin());
+  routes_.push_back(
+      {partition, chunk, std::make_shared<const Route>(options.form, partition, rank, chunk)});
+  return routes_.back().route;
+}
+
+KRAMA_INLINE void State::set_form(const Form& form) {
+  options.form = form;
+  routes_.clear();
+}
+
+KRAMA_INLINE std::uint64_t hash_bytes(const void* data, std::size_t n, std::uint64_t h) {
+  const auto* p = static_cast<const unsigned char*>(data);
+  for (std::size_t i = 0; i < n; ++i) h = (h ^ p[i]) * 0x100000001b3U;
+  return h;
+}
+
+}  // namespace krama::comm::detail
+
+#endif  // KRAMA_DEFINITIONS
